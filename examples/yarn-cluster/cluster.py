@@ -341,9 +341,9 @@ class Cluster:
 
     def _storage_answers(self) -> bool:
         query = "jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo"
-        bean = json.loads(self._http(f"http://127.0.0.1:{self._ports()['namenode_web']}/{query}"))
-        (info,) = bean["beans"]
-        return not info["Safemode"] and json.loads(info["LiveNodes"]) != {}
+        found = json.loads(self._http(f"http://127.0.0.1:{self._ports()['namenode_web']}/{query}"))
+        beans = found["beans"]  # none in its first moment
+        return any(not info["Safemode"] and json.loads(info["LiveNodes"]) for info in beans)
 
     def _http(self, url: str, data: object = None) -> bytes:
         """Answer to a GET, or to a POST of `data`."""
@@ -419,9 +419,8 @@ def java_home(environ: Mapping[str, str]) -> Path:
     return Path(java).resolve().parent.parent
 
 
-def fetch_jars(cache: Path, environ: Mapping[str, str]) -> Path:
-    """The folder of the jars that pom.xml names. Maven fetches them when the file is new."""
-    pom = HERE / "pom.xml"
+def fetch_jars(cache: Path, environ: Mapping[str, str], pom: Path = HERE / "pom.xml") -> Path:
+    """The folder of the jars that `pom` names. Maven fetches them when the file is new."""
     folder = cache / f"hadoop-{hashlib.sha256(pom.read_bytes()).hexdigest()[:16]}"
     if folder.is_dir():
         return folder

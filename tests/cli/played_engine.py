@@ -51,6 +51,7 @@ class PlayedEngine:
     name = "local"
     sees_home = True
     checkpoint_home = staticmethod(lambda: "")
+    closed = staticmethod(lambda url: "")
     reaches_pages = True
     stays = False
 

@@ -19,7 +19,7 @@ def made(tmp_path, monkeypatch):
     """Calls made_storage for a program with a text, with options and values of variables."""
     monkeypatch.setattr(storage.unpacked, "unpack", lambda archive, environments: archive)
 
-    def call(text="", variables=(), caller=None, works=True, **options):
+    def call(text="", variables=(), caller=None, works=True, closed="", **options):
         def make(place, *others):
             if not works:
                 raise UnavailableError("pip cannot fetch them", "Install them.")
@@ -35,6 +35,7 @@ def made(tmp_path, monkeypatch):
         assert package is not None
         caller = caller or shell(tmp_path)
         engine = PlayedEngine(tmp_path / "played", [])
+        engine.closed = lambda url: closed
         return storage.made_storage(package, engine, caller, tmp_path / "e", False, variables)
 
     return call
@@ -68,6 +69,16 @@ def test_a_folder_that_cannot_be_opened_is_an_error_at_its_place(made):
     (problem,) = error.value.problems
     assert problem.position.file == f"--option {PREFIX}"
     assert problem.message == "s3://bucket/saved cannot be opened: pip cannot fetch them"
+
+
+def test_so_is_one_that_containers_cannot_open(made):
+    folder = (PREFIX, "hdfs://namenode/saved")
+    with pytest.raises(InvalidPackageError) as error:
+        made(closed="it is locked", options=[folder])
+    (problem,) = error.value.problems
+    assert problem.position.file == f"--option {PREFIX}"
+    assert problem.message == "hdfs://namenode/saved cannot be opened: it is locked"
+    assert made(closed="it is locked", options=[folder, (SWITCH, "false")]) is None
 
 
 def test_a_url_in_a_program_that_cannot_be_opened_is_a_warning(made, tmp_path):

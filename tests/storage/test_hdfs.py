@@ -1,5 +1,6 @@
 import os
 import threading
+import traceback
 
 import pytest
 
@@ -15,6 +16,12 @@ from tfapp.storage import base, hdfs
         ("org.apache.hadoop.hdfs.server.namenode.SafeModeException: x", base.UNAVAILABLE),
         ("IO error occurred: Connection refused (os error 111)", base.UNAVAILABLE),
         ("org.apache.hadoop.security.token.SecretManager$InvalidToken: x", base.UNAUTHENTICATED),
+        (
+            "KMS HTTP error: error sending request for url (http://127.0.0.1:1/kms)",
+            base.UNAVAILABLE,
+        ),
+        ("KMS request failed (403 Forbidden): AuthorizationException User:ann", base.DENIED),
+        ("in an HDFS encryption zone but no KMS provider is configured", base.PRECONDITION),
         ("PathIsNotEmptyDirectoryException: `/a is non empty'", base.PRECONDITION),
         ("odd", base.UNKNOWN),
     ],
@@ -24,6 +31,32 @@ def test_an_answer_of_hdfs_is_an_error_of_tensorflow(words, code):
     found, text = base.told(error, "hdfs://h/a")
     assert found == code
     assert "X.java" not in text and text.startswith("hdfs://h/a: ")
+
+
+def test_a_token_of_the_kms_is_not_told():
+    """It is in the URL that hdfs-native tells."""
+    url = "http://127.0.0.1:1/kms/v1/keyversion/of-zone%400/_eek?eek_op=decrypt&delegation=SECRET"
+
+    def call():
+        raise RuntimeError(
+            f'OperationFailed("KMS HTTP error: error sending request for url ({url})")'
+        )
+
+    with pytest.raises(base.Failed, match=r"delegation=\.\.\.\)") as caught:
+        hdfs.Hdfs().done(call)
+    assert "SECRET" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_without_a_ticket_tokens_are_not_for_a_zone(monkeypatch):
+    def call():
+        raise RuntimeError('GSSAPIError(GssMajorCodes { routine_error: "GSS_S_NO_CRED" })')
+
+    with pytest.raises(base.Failed, match=r"Is there a ticket \(klist\)"):
+        hdfs.Hdfs().done(call)
+    monkeypatch.setattr(hdfs.expiry, "tokens_of_hdfs", lambda environ: [("10.0.0.1:8020", 2e9)])
+    with pytest.raises(base.Failed, match="it is a file in an encryption zone") as caught:
+        hdfs.Hdfs().done(call)
+    assert caught.value.code == base.UNAUTHENTICATED
 
 
 def test_a_token_that_has_ended_is_told_with_what_to_do():

@@ -114,6 +114,10 @@ class Engine(Protocol):
         containers see. "" where there is none. That of an engine that sees_home is in
         TFAPP_HOME."""
 
+    def closed(self, url: str) -> str:
+        """Why programs in containers open no files in the folder `url`, where that is known before
+        a start; else ""."""
+
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
         """The options with which `package` is compiled for this engine."""
 

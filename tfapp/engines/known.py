@@ -82,6 +82,9 @@ class BaseEngine(Generic[Place, R]):
     def checkpoint_home(self) -> str:
         return ""
 
+    def closed(self, url: str) -> str:
+        return ""
+
     # -- looking --
     @property
     def reaches_pages(self) -> bool:

@@ -38,10 +38,15 @@ def made_storage(
     """The archive of the packages. None where site.global.storage is false, and where neither a
     folder nor, as far as that is seen, a program, its arguments or its variables (`variables`:
     their values) name such a URL, and the key does not ask for it. With `dry_run` only its path is
-    returned. InvalidPackageError when a folder is a URL and they cannot be had."""
+    returned. InvalidPackageError when a folder is a URL, and they cannot be had or cannot open
+    it."""
     folders = list(_folders(package))
     if not is_wanted(package, bool(folders) or _names_one(package, variables)):
         return None
+    for folder in folders:
+        if why := engine.closed(folder.text):
+            hint = "Name a folder elsewhere. With site.global.storage: false tfapp opens none."
+            raise _unopened(folder, why, hint)
     version, platform = (
         value.text if (value := setting(package.config.global_, f"python.{key}")) else ""
         for key in ("version", "platform")
@@ -59,10 +64,13 @@ def made_storage(
         if not folders:
             caller.note(f"warning: programs open no hdfs:// and s3://: {error.message}")
             return None
-        message = f"{folders[0].text} cannot be opened: {error.message}"
-        problem = Problem(folders[0].at, CODE, message, hint=error.hint)
-        raise InvalidPackageError((problem,)) from error
+        raise _unopened(folders[0], error.message, error.hint) from error
     return place
+
+
+def _unopened(folder: ConfigValue, why: str, hint: str) -> InvalidPackageError:
+    message = f"{folder.text} cannot be opened: {why}"
+    return InvalidPackageError((Problem(folder.at, CODE, message, hint=hint),))
 
 
 def is_wanted(package: AppPackage, otherwise: bool) -> bool:

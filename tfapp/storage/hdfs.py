@@ -36,6 +36,10 @@ _EXPIRED = (
     "Delegation tokens end, by default after 7 days, and nothing renews them then: start the "
     "application again with a ticket, and it gets new ones"
 )
+_NO_TOKEN = (
+    "The tokens of HADOOP_TOKEN_FILE_LOCATION are for another NameNode, or it is a file in an "
+    "encryption zone: hdfs-native uses no token of Hadoop's KMS. Use a folder outside of zones"
+)
 # Answers of a NameNode that has done nothing: it has just started, or has too much to do.
 _NOT_YET = re.compile(r"ipc\.RetriableException|SafeModeException|ipc\.StandbyException")
 # What a NameNode or the library says, the error that it is, and what to do.
@@ -48,6 +52,12 @@ _ANSWERS: tuple[tuple[str, type[Exception] | int, str], ...] = (
     (r"QuotaExceeded", base.EXHAUSTED, "Remove files, or ask for a larger quota"),
     (r"AlreadyBeingCreated|LeaseExpired|RecoveryInProgress", base.ABORTED,
      "Another program writes this file, or was killed while it did"),
+    (r"KMS HTTP error|KMS request failed \(5|KMS client has no", base.UNAVAILABLE,
+     "Does Hadoop's KMS run, at the address that hadoop.security.key.provider.path names?"),
+    (r"KMS request failed", base.DENIED,
+     "It is in an encryption zone: the administrators of Hadoop's KMS say who may use its key"),
+    (r"no KMS provider", base.PRECONDITION,
+     "Set hadoop.security.key.provider.path in core-site.xml to the address of Hadoop's KMS"),
     (r"InvalidToken|token.* is expired", base.UNAUTHENTICATED, _EXPIRED),
     (r"[Kk]erberos|GSS|(?i:sasl)|Authentication", base.UNAUTHENTICATED, _TICKET),
     (r"No viewfs fallback", base.INVALID,
@@ -129,7 +139,7 @@ class Hdfs:
                 return made.result
             late = time.monotonic() + pause > end
             if late or not again or not _NOT_YET.search(str(error)):
-                raise self._answered(error) from error
+                raise self._answered(error) from _cause(error)
             time.sleep(pause)
             pause = min(2 * pause, longest)
 
@@ -143,13 +153,17 @@ class Hdfs:
     def sent(self, made: Begun) -> None:
         """Waits for a call that is not made again."""
         if error := self.error_of(made, time.monotonic() + self._limit):
-            raise self._answered(error) from error
+            raise self._answered(error) from _cause(error)
 
     def _answered(self, error: BaseException) -> BaseException:
         """Without a token that it may use, hdfs-native asks for a ticket."""
         found = answered(error)
         if getattr(found, "code", None) == base.UNAUTHENTICATED and self._expiry.is_over():
             return Failed(base.UNAUTHENTICATED, "the tokens of HDFS have ended", _EXPIRED)
+        if "GSS_S_NO_CRED" in str(error) and expiry.tokens_of_hdfs(os.environ):
+            return Failed(
+                base.UNAUTHENTICATED, "there is no ticket, and no token for it", _NO_TOKEN
+            )
         return found
 
     def _at(self, path: str) -> tuple[Any, str]:
@@ -353,10 +367,16 @@ def _ownerless(file: Any) -> Any:
     return file.inner
 
 
+def _cause(error: BaseException) -> BaseException | None:
+    """`error`, unless a traceback that shows it would show a token."""
+    return None if "delegation=" in str(error) else error
+
+
 def answered(error: BaseException) -> BaseException:
     """The error that an error of hdfs-native means."""
     words = " ".join(re.split(r"\n\s*at |\\n\\tat ", str(error))[0].split())[:600]
     words = re.sub(r'^\w*RPCError\("(?:\w+\.)*([\w$]+)", "', r"\1: ", words)
+    words = re.sub(r"\bdelegation=[^&\s)]*", "delegation=...", words)  # in a URL of the KMS
     if isinstance(error, (FileNotFoundError, FileExistsError)):
         return type(error)(words)
     for pattern, meaning, hint in _ANSWERS:

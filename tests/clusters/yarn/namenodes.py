@@ -20,6 +20,15 @@ NAMES = ("one", "two")
 TOKENS_LAST = 110.0  # seconds, of a realm; hdfs-native uses none that ends within a minute
 
 
+def do(cluster: program.Cluster, main: str, *words: str) -> bytes:
+    """The output of a program of Hadoop, as the administrator."""
+    command = [*cluster._java(main, 256), *words]
+    done = subprocess.run(command, env=cluster.environ(), capture_output=True)
+    if done.returncode:
+        raise program.ClusterError(done.stderr[-2000:].decode(errors="replace"))
+    return done.stdout
+
+
 class Pair(program.Cluster):
     """`other`: the URL of a folder of another HDFS, the mount point /other."""
 
@@ -76,18 +85,12 @@ class Pair(program.Cluster):
 
     def _format(self) -> None:
         options = ["-D", "dfs.ha.namenode.id=one", "-format", "-force", "-nonInteractive"]
-        self._do(program.NAMENODE, *options)
-
-    def _do(self, main: str, *words: str) -> None:
-        command = [*self._java(main, 256), *words]
-        done = subprocess.run(command, env=self.environ(), capture_output=True, text=True)
-        if done.returncode:
-            raise program.ClusterError(done.stderr[-2000:])
+        do(self, program.NAMENODE, *options)
 
     def activate(self, name: str) -> None:
         """Makes a NameNode the active one. It waits until that is so."""
         # The other one may be lost, so it is not asked.
-        self._do(ADMIN, "-transitionToActive", "--forceactive", name)
+        do(self, ADMIN, "-transitionToActive", "--forceactive", name)
 
     def kill(self, name: str) -> None:
         process = self._processes()[name]

@@ -17,7 +17,7 @@ from tfapp.engines.base import Application, Checkpoints, LogFile
 from tfapp.engines.definition import Definition
 from tfapp.engines.diagnosis import PROBLEM, Finding
 from tfapp.engines.known import BaseEngine
-from tfapp.engines.yarn import doctor, node_check, nodes
+from tfapp.engines.yarn import doctor, node_check, nodes, zones
 from tfapp.engines.yarn.checkpoints import checkpoints_of
 from tfapp.engines.yarn.cluster import YarnCluster, YarnReport
 from tfapp.engines.yarn.configuration import (
@@ -78,6 +78,8 @@ class YarnEngine(BaseEngine[YarnReport, YarnRun]):
         self._submission = YarnSubmission(
             self._cluster, self._shared, self._register, self._user, clock
         )
+        why_closed = functools.partial(zones.why_closed, self._environ)
+        self._closed = functools.lru_cache(64)(why_closed)
         self._web = Web(self._environ)
         self._capacity = Capacity(self._cluster, self._environ, self._web)
         self._logs = YarnLogs(self._home, self._cluster, self._environ, self._web, self._connect)
@@ -107,6 +109,9 @@ class YarnEngine(BaseEngine[YarnReport, YarnRun]):
 
     def checkpoint_home(self) -> str:
         return self._shared.checkpoints()
+
+    def closed(self, url: str) -> str:
+        return self._closed(url)
 
     def options(self, options: CompileOptions, package: AppPackage) -> CompileOptions:
         """The options for this engine: the interpreter of the nodes; "max" is limited by the
