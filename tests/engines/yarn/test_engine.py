@@ -11,6 +11,7 @@ from tests.engines.yarn.file_system import FileSystem
 from tests.engines.yarn.played_yarn import PlayedMaster, PlayedYarn
 from tfapp.contract.status import ApplicationStatus, InstanceStatus, Verdict, format_diagnostics
 from tfapp.engines.definition import TAG
+from tfapp.engines.yarn import zones
 from tfapp.engines.yarn.cluster import YarnCluster
 from tfapp.engines.yarn.engine import YarnEngine
 from tfapp.engines.yarn.run import YarnRun
@@ -84,6 +85,14 @@ def test_it_waits_and_says_for_what(engine, played):
     with pytest.raises(UnreachableError, match="app has no master yet"):
         engine.connect("app")
     assert engine.stop("app", "enough").status.verdict.exit_code == 66
+
+
+def test_a_folder_is_asked_for_once(played, files, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(zones, "why_closed", lambda environ, url: asked.append(url) or "locked")
+    engine = YarnEngine(tmp_path / "home", files.environ, user="ann")
+    assert [engine.closed("hdfs://a/b"), engine.closed("hdfs://a/b")] == ["locked"] * 2
+    assert asked == ["hdfs://a/b"]
 
 
 def test_what_the_coordinator_publishes_is_found(engine, played):

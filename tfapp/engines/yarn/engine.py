@@ -78,7 +78,8 @@ class YarnEngine(BaseEngine[YarnReport, YarnRun]):
         self._submission = YarnSubmission(
             self._cluster, self._shared, self._register, self._user, clock
         )
-        self._closed = functools.cache(functools.partial(zones.why_closed, self._environ))
+        why_closed = functools.partial(zones.why_closed, self._environ)
+        self._closed = functools.lru_cache(64)(why_closed)
         self._web = Web(self._environ)
         self._capacity = Capacity(self._cluster, self._environ, self._web)
         self._logs = YarnLogs(self._home, self._cluster, self._environ, self._web, self._connect)
