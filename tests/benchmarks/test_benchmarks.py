@@ -18,6 +18,8 @@ BENCHMARKS = ROOT / "benchmarks"
 SECONDS = r" +[\d.]+ s +[\d.]+x  \([\d.]+ to [\d.]+\)  "
 JUDGED = r"\((met|missed): at (least|most) [\d.]+x\)"
 CORE = r"[\d.]+ % of a core, [\d.]+ of the bar"
+SPREAD = r" +[\d.]+ s  \([\d.]+ to [\d.]+\)  "
+AT_MOST = r"\((met|missed): at most [\d.]+ s\)"
 SHARE = r" +-?[\d.]+% of one core "
 MEMORY = r" +[\d.]+ MB  \([\d.]+ MB by share\)  "
 
@@ -39,6 +41,13 @@ HERE = {
         f"{SECONDS}a folder, of a user",
         r"a folder: [\d.]+ s for 20 runs \((met|missed): at most 1 s\)",
         r"a folder, of a user: [\d.]+ s for 20 runs \((met|missed): at most 1 s\)",
+    ),
+    "lost_master --rounds 1 --clients 20": (
+        rf"{SPREAD}the next master answers {AT_MOST}",
+        rf"{SPREAD}the command that follows says so, after that {AT_MOST}",
+        r" +[\d.]+x  \([\d.]+ to [\d.]+\)  the steps without a master "
+        r"\((met|missed): at least 0.98x\)",
+        rf"{SPREAD}20 clients have found it {AT_MOST}",
     ),
     "object_stores --rounds 1 --megabytes 9 obstore": tuple(
         line
@@ -135,8 +144,10 @@ def test_each_is_run_and_documented():
 
 
 def marks(words: str) -> list[str]:
-    weekly = ["weekly"] if words.startswith(("storage", "data_service", "object_stores")) else []
-    return [*weekly, "trains"] if re.search("steps|storage|data_service", words) else weekly
+    long = ("storage", "data_service", "object_stores", "lost_master")
+    weekly = ["weekly"] if words.startswith(long) else []
+    trains = re.search("steps|storage|data_service|lost_master", words)
+    return [*weekly, "trains"] if trains else weekly
 
 
 @pytest.mark.parametrize(
