@@ -81,7 +81,7 @@ def test_all_that_a_program_uses(start):
     clock.now += 2.0
     last = meter.look()
     assert last.memory < 60 * MIB
-    assert last.memory_peak == used.memory_peak
+    assert used.memory_peak <= last.memory_peak <= used.memory_peak + MIB  # a page to wait with
     assert (last.read, last.cpu) >= (later.read, 0.0)
 
 

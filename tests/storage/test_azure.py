@@ -14,9 +14,12 @@ from email.utils import formatdate
 
 import pytest
 
+from tests.lacking import needs_storage
 from tests.storage import programs
 from tests.waiting import wait
 from tfapp.storage import check
+
+pytestmark = needs_storage
 
 # Both are in Azurite's documentation, and the same for everybody.
 ACCOUNT = "devstoreaccount1"

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from tests.lacking import needs_storage
 from tests.storage import s3_server
 from tfapp.storage import base, check, objects
 from tfapp.storage.base import Failed
@@ -40,6 +41,7 @@ def files(folder):
     return {str(path.relative_to(folder)) for path in found if ".sgwtmp" not in path.parts}
 
 
+@needs_storage
 @pytest.mark.parametrize("url", ["s3://tests", "s3a://tests/a folder/#1?/", "s3://tests/data"])
 def test_a_folder_that_can_be_used(s3, url):
     (s3 / "tests" / "data").mkdir(exist_ok=True)
@@ -54,6 +56,7 @@ def test_a_folder_that_can_be_used(s3, url):
     assert files(s3 / "tests") == before
 
 
+@needs_storage
 @pytest.mark.parametrize(
     ("url", "changes", "words", "hint"),
     [
@@ -82,6 +85,7 @@ def test_what_is_wrong_and_what_to_do(s3, monkeypatch, url, changes, words, hint
     assert files(s3 / "tests") == before
 
 
+@needs_storage
 def test_a_server_that_does_not_answer(s3, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("S3_ENDPOINT", f"127.0.0.1:{silent.getsockname()[1]}")

@@ -2,7 +2,10 @@
 
 import pytest
 
+from tests.lacking import needs_storage
 from tests.storage import programs, s3_server
+
+pytestmark = needs_storage
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from tests.lacking import needs_storage
 from tfapp.storage import base, expiry, hdfs, objects
 
 # Written by Credentials.writeTokenStorageFile: a token of HDFS of ann, whose maxDate is END, a
@@ -104,6 +105,7 @@ def test_the_end_of_a_session_of_aws():
         assert expiry.of_aws({**SESSION, **changes}) == math.inf
 
 
+@needs_storage
 @pytest.mark.parametrize(
     ("now", "told"), [(END - 25 * 3600, 0), (END - 23 * 3600, 1), (END + 60, 1)]
 )

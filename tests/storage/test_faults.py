@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.debian import Packages, UnavailableError
-from tests.lacking import lacking
+from tests.lacking import lacking, needs_storage
 from tests.storage import programs, s3_server
 
-pytestmark = pytest.mark.trains
+pytestmark = [needs_storage, pytest.mark.trains]
 ROWS = (
     "a_busy_server a_slow_server a_broken_connection an_upload_whose_end_is_lost refusals "
     "a_quota_that_ends_in_the_middle a_wrong_secret no_bucket two_writers many_files "

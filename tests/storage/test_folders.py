@@ -7,12 +7,15 @@ import sys
 import pytest
 
 from tests.cli.played_engine import PlayedEngine, shell
+from tests.lacking import needs_storage
 from tests.storage import s3_server
 from tests.waiting import wait
 from tfapp.engines.checkpoint_folder import stored_checkpoints
 from tfapp.errors import NotFoundError, UnavailableError
 from tfapp.launch import checkpoints
 from tfapp.storage import folders, objects, writing
+
+pytestmark = needs_storage
 
 FOLDER = "s3://bucket/saved/app"
 

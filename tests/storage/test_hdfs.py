@@ -4,6 +4,7 @@ import traceback
 
 import pytest
 
+from tests.lacking import needs_storage
 from tfapp.storage import base, hdfs
 
 
@@ -66,6 +67,7 @@ def test_a_token_that_has_ended_is_told_with_what_to_do():
     assert "by default after 7 days" in text and "start the application again" in text
 
 
+@needs_storage
 def test_a_url_without_an_address_needs_settings(monkeypatch):
     for name in ("HADOOP_CONF_DIR", "HADOOP_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -73,6 +75,7 @@ def test_a_url_without_an_address_needs_settings(monkeypatch):
         hdfs.Hdfs().stat("hdfs:///a")
 
 
+@needs_storage
 def test_a_mount_table_without_a_fallback_is_told_with_what_to_do(monkeypatch, tmp_path):
     link = "<name>fs.viewfs.mounttable.cluster.link./a</name><value>hdfs://127.0.0.1:1/</value>"
     site = tmp_path / "core-site.xml"

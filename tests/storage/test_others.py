@@ -9,11 +9,14 @@ import threading
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from tests.lacking import needs_storage
 from tests.storage import programs, sftp_server
 from tfapp.api import returned
 from tfapp.program import returned as program
 from tfapp.storage import base, check, folders, others
 from tfapp.storage.base import Failed
+
+pytestmark = needs_storage
 
 BASE = "memory://base"
 ODD = ("a#b", "a?b", "a%20b c", "ü+&=", "a::b")

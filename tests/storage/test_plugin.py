@@ -4,8 +4,11 @@ import ctypes
 
 import pytest
 
+from tests.lacking import needs_storage
 from tests.storage import programs, s3_server
 from tfapp.storage.plugin import Files
+
+pytestmark = needs_storage
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import pytest
 
 import tfapp.storage
 from tests import python_environments
+from tests.lacking import needs_storage
 from tfapp.contract import stacks
 from tfapp.contract.names import ENV_STORAGE
 from tfapp.storage import plugin
@@ -45,6 +46,7 @@ def look(*flags, paths=(), command=(sys.executable,), words=("-c", LOOK), **more
     return json.loads(done.stdout)
 
 
+@needs_storage
 def test_it_waits_for_tensorflow_and_its_packages_come_last():
     found = look()
     assert found["waits"]
@@ -85,6 +87,7 @@ def test_a_python_without_what_stacks_need_starts(tmp_path):
         assert (done.stdout, done.stderr) == ("runs\n", "")
 
 
+@needs_storage
 def test_the_sitecustomize_of_the_program_runs(tmp_path):
     own = tmp_path / "sitecustomize.py"
     own.write_text("import os; os.environ['OWN'] = 'ran'")
@@ -144,6 +147,7 @@ def check(found: dict) -> None:
     assert STARTUP not in found["path"]
 
 
+@needs_storage
 def test_in_an_environment_that_was_packed_and_unpacked(tmp_path):
     made = python_environments.make(tmp_path / "made", borrow=False)
     archive = python_environments.pack(made, tmp_path / "environment.tar.gz")
@@ -151,6 +155,7 @@ def test_in_an_environment_that_was_packed_and_unpacked(tmp_path):
     check(look(command=[tmp_path / "elsewhere" / "bin" / "python"]))
 
 
+@needs_storage
 @pytest.mark.slow
 def test_in_a_pex_whose_python_ignores_variables(tmp_path):
     """As a program, and as the environment that site.global.python.archive makes of it."""
@@ -164,6 +169,7 @@ def test_in_a_pex_whose_python_ignores_variables(tmp_path):
     check(look(command=[f"{prefix}/bin/python"]))
 
 
+@needs_storage
 @pytest.mark.skipif(not os.path.exists(DEBIAN), reason=f"there is no {DEBIAN}")
 def test_in_a_child_with_another_python():
     """Debian's has a sitecustomize of its own, which runs."""
@@ -174,6 +180,7 @@ def test_in_a_child_with_another_python():
     assert not own or found["sitecustomize"] == own
 
 
+@needs_storage
 def test_a_tensorflow_that_takes_no_file_systems_is_imported(tmp_path):
     """A warning says that URLs cannot be opened."""
     (tmp_path / "tensorflow.py").write_text("there = True\n")
@@ -219,6 +226,7 @@ def test_a_program_without_tensorflow_is_left_alone(tmp_path):
     subprocess.run([sys.executable, "-c", program], env=environ, check=True)
 
 
+@needs_storage
 def test_a_program_with_a_part_of_tfapp_finds_storage_without_tensorflow(tmp_path):
     (tmp_path / "tfapp").mkdir()
     (tmp_path / "tfapp" / "__init__.py").write_text("")

@@ -9,9 +9,12 @@ import pytest
 
 import tfapp.storage
 from tests.cli.commands.test_tensorboard import write_scalar
+from tests.lacking import needs_storage
 from tests.storage import s3_server
 from tests.storage.test_startup import STARTUP
 from tfapp.contract.names import ENV_STORAGE
+
+pytestmark = needs_storage
 
 BASE = "s3://bucket/base"
 ODD = ("a#b", "a?b", "a%20b c", "ü+&=")
