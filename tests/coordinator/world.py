@@ -116,6 +116,7 @@ class Runner:
     ended: bool = False  # the container
     silent: bool = False
     cut: bool = False
+    killed: float = math.inf  # when it is taken for ended, of one that is cut off
     fence: float = math.inf  # who is cut off ends its program then
     deaf: bool = False
     obeys: float = math.inf
@@ -193,7 +194,10 @@ class World:
         elif isinstance(action, actions.KillContainer):
             runner = next(r for r in self.everybody if r.container == action.container)
             self.note(f"kill {runner.instance}")
-            self.end_container(runner, program=runner.program and runner.cut)
+            if runner.cut and runner.program:
+                runner.killed = max(self.now, runner.beat + 2 * self.job.limits.heartbeat)
+            else:
+                self.end_container(runner)
         elif isinstance(action, actions.ListContainers):
             self.feed(events.Listed(self.now, self.containers(action.log_of)))
         elif isinstance(action, actions.PublishSave):
@@ -313,7 +317,8 @@ class World:
 
     def start_program(self, runner: Runner) -> None:
         same = (r for r in self.everybody if r.instance == runner.instance)
-        living = [r.container for r in same if r.program]
+        # Without a fence nobody can know of those that are cut off.
+        living = [r.container for r in same if r.program and (r.fence < math.inf or not r.cut)]
         assert not living, f"{runner.instance}: {living} still have a program"
         runner.program, runner.began = True, self.now
         runner.saves = runner.saved = False
@@ -445,7 +450,7 @@ class World:
         while self.now < until and self.state.phase != FINISHED:
             due = [next_deadline(self.state), self.now + TICK, until]
             due += [min(r.obeys, r.beat, r.does) for r in self.living()]
-            due += [r.fence for r in self.everybody if r.program]
+            due += [min(r.fence, r.killed) for r in self.everybody if r.program]
             self.now = max(self.now, min(due))
             self.run_runners()
             self.feed(events.Tick(self.now))
@@ -464,6 +469,9 @@ class World:
         for runner in self.everybody:
             if runner.fence <= self.now:
                 runner.program = False
+            if runner.killed <= self.now:  # an engine has noticed that its machine is silent
+                runner.killed = math.inf
+                self.end_container(runner, program=runner.program)
         for name, runner in tuple(self.runners.items()):
             if runner.ended or runner.silent or runner.cut or not runner.heard:
                 continue

@@ -285,6 +285,24 @@ def test_flex_is_too_late_at_the_end():
     assert world.replies == ["the application is about to end"]
 
 
+def test_a_new_instance_that_waits_for_nobody_is_refused_while_its_last_container_may_run():
+    world = World(job("worker=1 tensorboard=1", limits=LIMITS))
+    world.play(
+        """
+        0 all answer
+        5 tensorboard/0 is cut off
+        6 flex tensorboard -1
+        9 flex tensorboard +1
+        30 flex tensorboard +1
+        """
+    )
+    assert world.replies == [
+        "tensorboard goes from 1 to 0 instances",
+        "tensorboard/0 of before has not ended yet: try again later",
+        "tensorboard goes from 0 to 1 instances",
+    ]
+
+
 @pytest.mark.parametrize(
     ("layout", "lost", "kept"),
     [

@@ -274,8 +274,9 @@ class Referee:
             for one in after.job.components:
                 mine = [m for m in action.cluster.members if m.component == one.name]
                 able = [i for i in after.instances.values() if i.component == one.name]
-                able = [i for i in able if i.intent is not Intent.JOIN]
-                ended = [i for i in able if i.ended and not i.joins]
+                # Of those that were to join: a verdict of the same moment stops them.
+                able = [i for i in able if before.instances[i.id].intent is not Intent.JOIN]
+                ended = [i for i in able if i.ended and not (i.joins and i.due < math.inf)]
                 assert len(mine) >= min(one.elastic_min or len(able), len(able) - len(ended))
                 numbers = [task_index(m.instance, action.cluster.members) for m in mine]
                 assert numbers == [*range(len(mine))], "numbers are dense"

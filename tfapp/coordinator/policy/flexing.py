@@ -3,8 +3,9 @@
 New instances start while the training goes on. When they are ready, the next generation forms with
 them. Instances that leave do so at once, and the others form the next generation. Where no other
 program knows their address, or learns it while it runs, all others go on instead. A new instance
-with the number of one that has left waits until the program of the old one has ended: a runner that
-is cut off from the master ends its program later than the others.
+with the number of one that has left waits until the program of the old one has ended, or is refused
+until then if it would not wait for others: a runner that is cut off from the master ends its
+program later than the others.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ def requested(state: State, event: events.FlexRequested) -> Step:
     try:
         component = _component(state, request.component)
         count = _wanted(state, component, request.count)
+        _check_left(state, component, count)
     except ValueError as error:
         return state, (actions.ReplyFlex(request.id, FlexReply(False, str(error))),)
     have = _instances(state, component.name)
@@ -99,6 +101,16 @@ def _wanted(state: State, component: ComponentJob, text: str) -> int:
     if most is not None and count > most:
         raise ValueError(f"{component.name} would have {count} instances, {most} is the most")
     return count
+
+
+def _check_left(state: State, component: ComponentJob, count: int) -> None:
+    """ValueError if a new instance would begin at once, and one of its number may still run."""
+    have = len(_instances(state, component.name))
+    new = {instance_id(component.name, index) for index in range(have, count)}
+    if _alone(state, component, grows=True):
+        for leaving in state.leaving.values():
+            if leaving.instance in new:
+                raise ValueError(f"{leaving.instance} of before has not ended yet: try again later")
 
 
 def _instances(state: State, component: str) -> list[Instance]:
