@@ -482,8 +482,9 @@ def until(
         return None
 
 
-def lost_at(last: int | None, dead: frozenset[str]):
-    """What has become of an application whose coordinator is killed before this call."""
+def lost_at(last: int | None, dead: frozenset[str], moves=lambda clock: None):
+    """What has become of an application whose coordinator is killed before this call. `moves` may
+    change the clock of the next one."""
     master, clock = PretendMaster({"chief/0": EXIT_0}), Ticking()
     master.dead_on_arrival = set(dead)
     failure = make_failure_policy(max_restarts=1)
@@ -492,6 +493,7 @@ def lost_at(last: int | None, dead: frozenset[str]):
     status = until(master, clock, chosen, last)
     killed = status is None
     if status is None:
+        moves(clock)
         status = until(master, clock, chosen, None)
     assert status is not None
     told = [untimed(m.text) for m in status.timeline if m.kind != TAKEN_OVER]
@@ -514,3 +516,19 @@ def test_another_coordinator_goes_on_after_a_death_before_each_call_of_the_maste
         assert found == whole, number
         number += 1
     assert number > 10
+
+
+@pytest.mark.parametrize("ahead", [1e6, -1e6])
+def test_another_coordinator_goes_on_on_another_machine(monkeypatch, ahead):
+    """Whose clock is another one: no time has passed for it."""
+    monkeypatch.setattr("tfapp.coordinator.loop.TICK", 0.001)
+    _, whole = lost_at(None, frozenset())
+    for number in range(5, 40, 5):
+        machine = ["a"]
+        monkeypatch.setattr("tfapp.coordinator.loop._boot", lambda machine=machine: machine[0])
+
+        def moves(clock, machine=machine):
+            machine[0] = "b"
+            clock.time += ahead
+
+        assert lost_at(number, frozenset(), moves)[1] == whole, number

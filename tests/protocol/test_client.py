@@ -4,7 +4,10 @@ import contextlib
 import os
 import queue
 import signal
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import grpc
 import pytest
@@ -12,7 +15,7 @@ import pytest
 from tests.protocol.server import PATIENCE
 from tfapp.errors import RefusedError, UnreachableError
 from tfapp.protocol.client import LARGEST_REQUEST, Client
-from tfapp.protocol.watch import Put
+from tfapp.protocol.watch import Broken, Put
 from tfapp.runner.heartbeat import Heartbeat
 
 CALLS = {
@@ -65,6 +68,27 @@ def test_a_dead_master_is_unreachable(server, name):
     with server.connect(deadline=0.2) as connection:
         server.end()
         ends_unreachable(CALLS[name], connection)
+
+
+def test_a_master_that_is_found_elsewhere(server, tmp_path):
+    """Calls go there, also one that was on its way; watches break."""
+    certificate, key = tmp_path / "cert", tmp_path / "key"
+    with server.connect() as connection:
+        watch = connection.watch(keys=["x"])
+        server.end()
+        script = Path(__file__).parent.parent / "small_master.py"
+        words = [sys.executable, str(script), str(certificate), str(key)]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as other:
+            try:
+                address = f"127.0.0.1:{int(other.stdout.readline())}"
+                connection.when_lost(lambda: connection.move(address))
+                connection.put("x", b"there")
+                connection.when_lost(lambda: None)
+                assert connection.get("x") == b"there"
+                assert isinstance(watch.get(PATIENCE), Broken)
+            finally:
+                other.kill()
 
 
 def test_a_closed_connection_is_unreachable(server):

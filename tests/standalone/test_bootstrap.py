@@ -6,12 +6,15 @@ import stat
 import subprocess
 import sys
 import tarfile
+import time
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from tests.signals import send_to_another_thread
+from tfapp.engines.credentials import new_credentials
+from tfapp.standalone import bootstrap
 from tfapp.standalone.bootstrap import BadArchiveError, unpack
 
 
@@ -215,3 +218,25 @@ def test_a_script_is_asked_to_end_although_its_parent_begins_to_wait(tmp_path):
             assert process.returncode == 3
         finally:
             process.kill()
+
+
+def test_a_container_that_has_not_begun_waits_for_the_next_master(tmp_path, monkeypatch):
+    """Where the witness says that there will be one, and for so long."""
+    certificate, key = tmp_path / "certificate", tmp_path / "key"
+    for path, content in zip((certificate, key), new_credentials(time.time())):
+        path.write_bytes(content)
+    client = bootstrap.MasterClient("old:2", str(certificate), str(key), "container_1_0001_01_2")
+    said = {"may_live": True, "address": "", "files": "", "version": "1"}
+    monkeypatch.setattr(bootstrap, "ask_witness", lambda id: said)
+    now = time.monotonic()
+    assert not client.is_expected(now)  # it has none
+    monkeypatch.setenv(bootstrap.ENV_WITNESS, "300 tfapp-a.witness")
+    assert (client.is_expected(now), client.address) == (True, ("old", 2))
+    assert not client.is_expected(now - 301)
+    said["files"] = "new:2"
+    assert (client.is_expected(now), client.address) == (True, ("new", 2))
+    said["may_live"] = False
+    with pytest.raises(PermissionError):
+        client.is_expected(now)
+    said = None
+    assert not client.is_expected(now)

@@ -23,6 +23,8 @@ MODULES = (
     "processes.py",
     "ready.py",
     "script.py",
+    "standalone/__init__.py",
+    "standalone/bootstrap.py",
     "temporary.py",
     "threads.py",
 )

@@ -90,6 +90,7 @@ CONTROL_PREFIX = "tfapp.control."
 KEY_GENERATION = "tfapp.control.generation"  # {"generation": g, "attempt": of the master}
 KEY_CLUSTER = "tfapp.control.cluster"  # class Cluster
 KEY_RELEASED = "tfapp.control.released"  # {"generation": g, "components": [may start]}
+KEY_KEPT = "tfapp.control.kept"  # false: what the master knows is lost with its pod
 KEY_STACKS = "tfapp.control.stacks"  # class StacksRequest, of the coordinator or a client
 KEY_PROFILE = "tfapp.control.profile"  # class ProfileRequest, of a client
 KEY_SAVE = "tfapp.control.save"  # class SaveRequest, of the coordinator
@@ -170,6 +171,9 @@ LOG_BEGINS = "tfapp: the log begins"
 # begins with share one environment without it: see `initial_instance`.
 ENV_INSTANCE = "TFAPP_INSTANCE"
 ENV_MASTER_TIMEOUT = "TFAPP_MASTER_TIMEOUT"  # seconds that a coordinator waits for the next master
+# Seconds that a container lives without its master, and the object that the witness reads, see
+# tfapp.standalone.bootstrap.
+ENV_WITNESS = "TFAPP_WITNESS"
 ENV_GENERATION = "TFAPP_GENERATION"  # generation at the time of the container's request
 # As the engine calls the machine of a container, where it can keep others off it; and the machines,
 # separated by commas, which the coordinator asks it to avoid in add_container(env=).

@@ -3,10 +3,12 @@ actions carried out."""
 
 from __future__ import annotations
 
+import functools
 import json
 import queue
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from tfapp.contract.job import Job
@@ -85,7 +87,9 @@ class Loop:
         self._state = new_state(job)
         self._connection = connection
         self._inbox = inbox
-        self._clock = clock
+        self._machine, self._shift = clock, 0.0  # see _go_on
+        self._calendar = calendar
+        self._clock = clock = lambda: self._machine() + self._shift
         self._say = say
         self._seed = seed
         self._view = StoreView()
@@ -150,6 +154,8 @@ class Loop:
     def _go_on(self, left: Handover) -> tuple[Event, ...]:
         """Does again what was decided last, and reads what has happened since. Returns the events
         of all of it."""
+        if left.boot != _boot() and left.zero:  # it was on another machine
+            self._shift = self._calendar() - self._machine() - left.zero
         self._state, published = left.state, self._published()
         status = None if published is None else ApplicationStatus.from_dict(json.loads(published))
         self._publisher.take_over(left.since, status)
@@ -181,6 +187,8 @@ class Loop:
             self._executor.pages,
             self._view.seen(),
             wanted,
+            _boot(),
+            self._calendar() - self._clock(),
         )
         self._connection.put(KEY_TAKEOVER, takeover.write(left))
         self._left = self._state
@@ -276,6 +284,15 @@ class Loop:
         if after.timeline is not before.timeline:
             for moment in after.timeline[_common(before.timeline, after.timeline) :]:
                 self._say(moment.text)
+
+
+@functools.lru_cache(maxsize=1)
+def _boot() -> str:
+    """What tells this machine, since its start, from others."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _common(old: Moments, new: Moments) -> int:

@@ -43,10 +43,11 @@ class FileServer:
     """Serves the containers that were offered to it; to be made in the master's event loop.
     As a context manager: serves until it is left. `address`: host:port, for the containers.
     `stay`: see `tfapp.standalone.bootstrap`. `port`: 0 for any. `later`: until `begin` is called,
-    those who connect wait."""
+    those who connect wait. `kept`: what a container has to wait for before it begins."""
 
     def __init__(self, endpoint: Endpoint, stay: bool = False, port: int = 0, later: bool = False):
         self._later = later
+        self.kept: Callable[[], asyncio.Future[None] | None] = lambda: None
         self._listener: Listener | None = None
         self._loop = asyncio.get_running_loop()
         self._stay = stay
@@ -138,7 +139,11 @@ class FileServer:
         def take() -> None:
             if not order.attempt and order.told.granted(host):
                 order.attempt = attempt
-            done.set_result(order.attempt == attempt)
+            allowed, kept = order.attempt == attempt, self.kept()
+            if kept is None or not allowed:
+                done.set_result(allowed)
+            else:
+                kept.add_done_callback(lambda it: done.set_result(it.exception() is None))
 
         self._loop.call_soon_threadsafe(take)
         return done.result(CALL_LIMIT)
@@ -241,6 +246,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         _, kind, name = (*url.path.split("/", 2), "", "")[:3]
         try:
+            if kind == "containers" and self.server.uploads is not None:
+                self._answer(b"files of it are not here yet", 503)
+                return
             if kind == "containers":
                 attempt = parse_qs(url.query).get("attempt", [""])[0]
                 order = self.server.order(name, attempt, self.client_address[0])

@@ -3,21 +3,23 @@
 It is a table, written to one file by appending: each line is a batch of changes, which hold
 together or not at all, behind their checksum. What was written is there after the death of this
 process, so each batch is written before anybody is told of it; it need not survive the machine. A
-last line that was torn by the death does not count. A file that has grown large is written anew,
+last line that was torn by the death does not count. Where containers outlive the machine of the
+master, too, it has a copy elsewhere. A file that has grown large is written anew,
 beside, and put in its place.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import contextlib
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tfapp.frozen import frozen
 from tfapp.master.launcher import KeepingLauncher
@@ -102,11 +104,22 @@ def _entry(key: str, value: str, *owner: Any) -> StoreEntry:
     return StoreEntry(key, base64.b64decode(value), Owner(*owner) if owner else None)
 
 
-class Journal:
-    """Writes the journal at `path`, which begins as `table`. OSError."""
+class Copy(Protocol):
+    """Of a journal, outside of the place of its master."""
 
-    def __init__(self, path: Path, table: Table):
+    def changed(self, table: Table, changes: Table) -> asyncio.Future[None] | None:
+        """The table is another one. Returns what is done once it is written there; None if that
+        may be later."""
+
+
+class Journal:
+    """Writes the journal at `path`, which begins as `table`. `pending`: done once what the last
+    batch must not lose is written in its copy, too. OSError."""
+
+    def __init__(self, path: Path, table: Table, copy: Copy | None = None):
         self.table = table
+        self.pending: asyncio.Future[None] | None = None
+        self._copy = copy
         self._path = path
         self._changes: Table = {}  # the present batch; None: deleted
         self._size = self._compacted = 0
@@ -117,14 +130,23 @@ class Journal:
         """Sets a value (None: deletes it) in the present batch, which `commit` writes."""
         self._changes[kind, name] = value
 
-    def commit(self) -> None:
-        """Writes the present batch. Without room for it there is no journal any more: another
-        master then begins anew."""
-        changes = [(*key, value) for key, value in self._changes.items()]
-        self._changes.clear()
-        if not changes or self._file is None:
-            return
+    def commit(self) -> asyncio.Future[None] | None:
+        """Writes the present batch. Returns what is done once it is in the copy, None if nobody has
+        to wait for that. Without room for it there is no journal any more: another master then
+        begins anew."""
+        batch, self._changes = self._changes, {}
+        changes = [(*key, value) for key, value in batch.items()]
+        if not changes:
+            return None
         _change(self.table, changes)
+        self._append(changes)
+        copied = self._copy.changed(self.table, batch) if self._copy is not None else None
+        self.pending = copied or self.pending
+        return copied
+
+    def _append(self, changes: list[Any]) -> None:
+        if self._file is None:
+            return
         line = _line(changes)
         try:
             written = os.write(self._file, line)
@@ -151,7 +173,7 @@ class Journal:
             self._file = None
 
     def _compact(self) -> None:
-        line = _line((kind, name, value) for (kind, name), value in self.table.items())
+        line = whole(self.table)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC
         with open(os.open(_beside(self._path), flags, 0o600), "wb", buffering=0) as file:
             if file.write(line) != len(line):
@@ -174,11 +196,17 @@ def read_kept(path: Path) -> Kept | None:
 @frozen
 class Memory:
     """What a master has beyond its own life. `kept`: of the one before it, if it goes on with its
-    containers."""
+    containers. `leaves` is called when another one goes on instead of this one."""
 
     journal: Journal
     kept: Kept | None
     launcher: KeepingLauncher
+    leaves: Callable[[], None] = lambda: None
+
+
+def whole(table: Table) -> bytes:
+    """A journal with all of `table`."""
+    return _line((kind, name, value) for (kind, name), value in table.items())
 
 
 def delete(path: Path) -> None:

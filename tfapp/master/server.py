@@ -23,6 +23,7 @@ from tfapp.contract.names import (
     ENV_INSTANCE,
     GRANTED,
     KEY_BACK,
+    KEY_KEPT,
     KEY_LOST,
     KEY_STATUS,
     WAITS_PREFIX,
@@ -201,7 +202,7 @@ class Master:
             log.info("serves %s at %s", self._application.id, self._address)
             ready(self._address)
             self._background(self._write_statuses())
-            end = await self._ended
+            end = await self._known_end()
         except BaseException:
             await self._launcher.close()
             await server.stop(None)
@@ -211,6 +212,8 @@ class Master:
         last_known = self._last_status()
         for task in self._tasks:
             task.cancel()
+        if not end.final_status and self._memory is not None:
+            self._memory.leaves()
         await self._launcher.close()
         service.end_streams("the application has ended")
         await server.stop(STREAMS_GRACE)
@@ -221,6 +224,18 @@ class Master:
         said = ending(end.final_status, end.diagnostics, last_known, self._clock(), *driver)
         await in_thread(self._record.ended, said)
         return True
+
+    async def _known_end(self) -> _End:
+        """The end, which the next master would know, too; another one that has this one's place
+        ends it, or goes on."""
+        end = await self._ended
+        pending = None if self._memory is None else self._memory.journal.pending
+        try:
+            if pending is not None:
+                await asyncio.shield(pending)
+        except SupersededError as error:
+            return _End("", str(error))
+        return end
 
     def _make_server(self) -> tuple[grpc.aio.Server, int]:
         endpoint = self._endpoint
@@ -320,6 +335,7 @@ class Master:
             return
         code = 1 if ended.code is None else ended.code
         if code < 0 and self._application.another and self._last_status().verdict is None:
+            self._put("master", "started", None)  # the next one begins anew: that may have a reason
             self.leave(f"The coordinator was lost: {ended.exit.text}")
             return
         status, message = driver_ending(code if code >= 0 else 128 - code)
@@ -347,10 +363,17 @@ class Master:
         if self._memory is not None:
             self._memory.journal.put(kind, name, value)
 
-    def _commit(self) -> None:
-        """Writes down what has changed, before anybody is told of it or acts on it."""
-        if self._memory is not None:
-            self._memory.journal.commit()
+    def _commit(self) -> Awaitable[None] | None:
+        """Writes down what has changed, before anybody is told of it or acts on it. Returns what is
+        done once the loss of this machine does not lose it, None if that need not be waited for.
+        It fails if another master has the run."""
+        return None if self._memory is None else self._memory.journal.commit()
+
+    def keeps(self, outside: bool) -> None:
+        """Tells runners whether a master on another machine would know all that this one does.
+        Otherwise they wait for none."""
+        self._store.apply(StorePut(KEY_KEPT, encode(outside)))
+        self._commit()
 
     def drop_keys(self, owner: Owner) -> None:
         self._store.drop_owner(owner)
@@ -473,7 +496,7 @@ class _OfContainer:
         store: KeyValueStore,
         container: ContainerRecord,
         instance: str,
-        commit: Callable[[], None],
+        commit: Callable[[], object],
     ):
         self._commit = commit
         self._lifecycle = lifecycle

@@ -5,8 +5,9 @@ The event loop is the lock: no handler awaits between reading and changing the s
 
 from __future__ import annotations
 
+import asyncio
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -92,7 +93,9 @@ def _unary(handler: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     async def call(self: Any, request: Any, context: Any) -> Any:
         try:
             answer = handler(self, request)
-            self.commit()
+            kept = self.commit()
+            if kept is not None:
+                await asyncio.shield(kept)
             return answer
         except RequestError as error:  # it has changed nothing
             await context.abort(grpc.StatusCode[error.code], str(error))
@@ -103,7 +106,7 @@ def _unary(handler: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 class AppMaster:
     """The service of a master. Its methods are the calls of tfapp.protocol.definition.
     `end(status, message)` is called when a client shuts the application down; it returns at
-    once. `commit` is called before each answer."""
+    once. `commit` is called before each answer, which waits for what it returns."""
 
     def __init__(
         self,
@@ -113,7 +116,7 @@ class AppMaster:
         lifecycle: Lifecycle,
         end: Callable[[str, str], None],
         pages: MasterPages,
-        commit: Callable[[], None],
+        commit: Callable[[], Awaitable[None] | None],
     ):
         self._spec = spec
         self._store = store

@@ -53,7 +53,8 @@ def open_channel(address: str, certificate: bytes, key: bytes) -> grpc.Channel:
 
 class Client:
     """One channel to the master at `address` (host:port). Thread-safe. Nothing is sent before the
-    first call. `certificate` and `key`: PEM. `deadline`: seconds for each call."""
+    first call. `certificate` and `key`: PEM. `deadline`: seconds for each call. `look` is
+    called each time that the master was not reached: it may know of another address (`move`)."""
 
     def __init__(
         self,
@@ -69,13 +70,24 @@ class Client:
         self._clock = clock
         self._sleep = sleep
         self.closed = False
-        self._channel = open_channel(address, certificate, key)
+        self.look: Callable[[], None] = lambda: None
+        self._credentials = certificate, key
+        self._open()
+
+    def _open(self) -> None:
+        self._channel = open_channel(self.address, *self._credentials)
         self._methods = {
             call.name: (
                 self._channel.stream_stream if call.is_stream else self._channel.unary_unary
             )(call.path, call.request.SerializeToString, call.response.FromString)
             for call in CALLS.values()
         }
+
+    def move(self, address: str) -> None:
+        """Goes to another address. Calls and streams to the old one break; calls are repeated."""
+        old, self.address = self._channel, address
+        self._open()
+        old.close()
 
     def close(self) -> None:
         """Cancels all calls and streams. May be called twice."""
@@ -115,6 +127,7 @@ class Client:
                 failed = failed if failed and cut_short and not self.closed else error
                 if self.closed or self._clock() + _PAUSE >= end:
                     raise failed from failed.__cause__
+            self.look()
             self._sleep(_PAUSE)
 
     def _meaning(self, method: str, error: grpc.RpcError) -> TfappError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import queue
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +60,14 @@ class Connection:
         for watch in tuple(self._watches):
             watch.close()
         self._client.close()
+
+    def move(self, address: str) -> None:
+        """From now on calls go to the master at another address (host:port). Watches break."""
+        self._client.move(address)
+
+    def when_lost(self, look: Callable[[], None]) -> None:
+        """Calls `look`, in any thread, each time that the master was not reached."""
+        self._client.look = look
 
     @property
     def deadline(self) -> float:

@@ -11,12 +11,16 @@ from typing import Any
 
 from tfapp import threads
 from tfapp.errors import RefusedError, UnreachableError
+from tfapp.runner.witness import ReplacedError, Witness
+
+LOOKS, LOOK_EVERY = 6, 2.0  # of a witness in a row, seconds between two
 
 
 class Heartbeat:
     """Calls `beat(state)` every `interval` seconds, and at once when the state changes. A state is
     any value. `lost(message)` is called once: when no beat has arrived for `limit` seconds (0:
-    never), or when the master refuses a beat because it counts this container as ended. Both are
+    never), or when the master refuses a beat because it counts this container as ended. A `witness`
+    who says that the master is lost counts as a beat, for as long as it may. Both are
     called in threads of their own, so that neither a call that hangs nor a busy runner delays the
     fence."""
 
@@ -27,7 +31,9 @@ class Heartbeat:
         interval: float,
         limit: float,
         clock: Callable[[], float] = time.monotonic,
+        witness: Witness | None = None,
     ):
+        self._witness = witness
         self._beat = beat
         self._lost = lost
         self._interval = interval
@@ -36,14 +42,15 @@ class Heartbeat:
         self._changed = threading.Condition()
         self._state: Any = None
         self._told: Any = None
-        self._heard = clock()  # when the last beat that arrived was sent
+        self._heard = clock()  # when the last beat that arrived was sent, or the witness was asked
+        self._reached = self._heard  # when the last beat that arrived was sent
         self._detail = ""
         self._closed = False
         self._thread: threading.Thread | None = None
 
     def start(self, state: Any) -> None:
         self._state = state
-        self._heard = self._clock()
+        self._heard = self._reached = self._clock()
         self._thread = threads.keep("tfapp-heartbeat", self._run)
         if self._limit:
             threads.start_surely("tfapp-fence", self._fence)
@@ -78,9 +85,31 @@ class Heartbeat:
                 self._detail = str(error)
                 if not isinstance(error, UnreachableError):
                     threads.say("tfapp-heartbeat", error)
+                elif self._witness is not None and not self._ask(self._witness):
+                    return
             else:
                 with self._changed:
-                    self._heard = sent
+                    self._heard = self._reached = sent
+
+    def _ask(self, witness: Witness) -> bool:
+        """Asks the witness until it knows. False if this container has no place any more."""
+        for _ in range(LOOKS):
+            asked = self._clock()
+            if self._closed or asked > self._reached + witness.limit:
+                return not self._closed
+            try:
+                speaks = witness.speaks()
+            except ReplacedError as error:
+                self._end(str(error))
+                return False
+            with self._changed:
+                if speaks:
+                    self._heard = asked
+                self._told = None  # the next beat is due at once
+                if speaks is not None:
+                    break
+                self._changed.wait(LOOK_EVERY)
+        return True
 
     def _due(self) -> bool:
         return self._closed or self._state != self._told

@@ -33,6 +33,7 @@ from tfapp.runner.progress import StoppedDetector
 from tfapp.runner.run_mode import RunMode
 from tfapp.runner.saving import Saving
 from tfapp.runner.supervisor import FailedError, ScriptDone, Supervisor
+from tfapp.runner.witness import witness_of
 from tfapp.script import Program
 
 LONGEST_WAIT = 0.5  # seconds: the handler of a signal that comes as a wait begins runs after it
@@ -57,9 +58,14 @@ class Runner:
     ):
         limits = container.job.limits
         self._supervisor = Supervisor(container, preparation, mode, say)
-        patience = max(limits.heartbeat_lost, PATIENCE)
+        self._witness = witness_of(container.environ, connection.move, clock)
+        if self._witness is not None:
+            connection.when_lost(self._witness.find)
+        patience = max(limits.heartbeat_lost, self._witness.limit if self._witness else PATIENCE)
         attempt = attempt_of(container.environ.get("CONTAINER_ID", ""))
-        self._master = MasterLink(connection, self._supervisor.name, patience, clock, attempt)
+        self._master = MasterLink(
+            connection, self._supervisor.name, patience, clock, attempt, self._witness
+        )
         self._preparation = preparation
         self._mode = mode
         self._script = container.component.script
@@ -76,7 +82,12 @@ class Runner:
         )
         self._interval = limits.heartbeat
         self._heartbeat = Heartbeat(
-            self._beat, self._abandon, limits.heartbeat, limits.heartbeat_lost, clock
+            self._beat,
+            self._abandon,
+            limits.heartbeat,
+            limits.heartbeat_lost,
+            clock,
+            self._witness,
         )
         self._beats = 0
         self._failed = False  # whether the last program has failed by itself

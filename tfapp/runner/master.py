@@ -17,6 +17,7 @@ from tfapp.contract.names import (
     EXIT_PREFIX,
     KEY_CLUSTER,
     KEY_GENERATION,
+    KEY_KEPT,
     KEY_RELEASED,
     OFFER_PREFIX,
     ORDER_PREFIX,
@@ -32,6 +33,7 @@ from tfapp.errors import UnreachableError
 from tfapp.protocol.connection import Connection
 from tfapp.protocol.watch import Watch
 from tfapp.runner import events
+from tfapp.runner.witness import Witness
 
 # Seconds without the master after which a runner gives up, if its fence is not quicker.
 PATIENCE = 60.0
@@ -51,7 +53,9 @@ class MasterLink:
         patience: float,
         clock: Callable[[], float] = time.monotonic,
         attempt: int = 1,
+        witness: Witness | None = None,
     ):
+        self._witness = witness
         self.container = connection.container
         self._attempt = attempt
         self._connection = connection
@@ -78,6 +82,8 @@ class MasterLink:
         """The event that a written key means, if it means one. UnreachableError if it is said by
         the master of another attempt: this container's own is lost."""
         data = json.loads(value)
+        if key == KEY_KEPT and self._witness is not None:
+            self._witness.counts = data is True
         if key == KEY_GENERATION:
             attempt = data.get("attempt", self._attempt)
             if attempt != self._attempt:

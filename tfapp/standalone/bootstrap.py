@@ -29,7 +29,11 @@ import zlib
 PATIENCE = 60.0  # seconds for the master to answer
 CALL_LIMIT = 60.0  # seconds in which something has to come over an open connection
 CHUNK = 1 << 20
+ASK_EVERY = 3.0  # seconds between two questions to it
+WITNESS_LIMIT = 5.0  # seconds for the witness to answer
+WITNESS = "/tfapp/witness"  # the folder of what is needed to ask it: see tfapp.engines.kubernetes
 # tfapp.contract.names
+ENV_WITNESS = "TFAPP_WITNESS"
 CANNOT_START, CANNOT_START_CODE = "tfapp: cannot start: ", 78
 RETURNED_FILE, RETURNED_LINE = "tfapp-returned.json", "tfapp: returned "
 LOG_BEGINS = "tfapp: the log begins"
@@ -127,29 +131,85 @@ def _check_inside(top, path, name):
         raise BadArchiveError(f"has a path that leads out of it: {name!r}")
 
 
+# ---- The witness ----------------------------------------------------------------------------
+
+
+def ask_witness(id, environ=os.environ, folder=WITNESS):
+    """What the witness of an application says of the container `id`, which cannot reach its master:
+    whether it `may_live`, the addresses of the master, and its `version`, another one each time a
+    master that lives has renewed it. None if nobody answers, or there is no witness."""
+    import http.client
+    import ssl
+
+    try:
+        name = environ[ENV_WITNESS].split()[-1]
+        host, port = environ["KUBERNETES_SERVICE_HOST"], int(environ["KUBERNETES_SERVICE_PORT"])
+        with open(os.path.join(folder, "token"), encoding="ascii") as file:
+            headers = {"Authorization": f"Bearer {file.read().strip()}"}
+        with open(os.path.join(folder, "namespace"), encoding="ascii") as file:
+            path = f"/api/v1/namespaces/{file.read().strip()}/configmaps/{name}"
+        tls = ssl.create_default_context(cafile=os.path.join(folder, "ca.crt"))
+        connection = http.client.HTTPSConnection(host, port, timeout=WITNESS_LIMIT, context=tls)
+        try:
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            if answer.status != 200:
+                return None
+            said = json.loads(answer.read(1 << 20))
+        finally:
+            connection.close()
+        data = said["data"]
+        return {
+            "may_live": data["containers"] == id.rpartition("_")[0],
+            "address": str(data["address"]),
+            "files": str(data["files"]),
+            "version": str(said["metadata"]["resourceVersion"]),
+        }
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, IndexError):
+        return None
+
+
 # ---- The container ----------------------------------------------------------------------------
 
 
 class MasterClient:
     """A client of the master at `address` (host:port), with the application's credentials. It keeps
-    its connection: to agree on each takes longer than most files."""
+    its connection: to agree on each takes longer than most files. `id`: of the container; while the
+    master is lost, it waits for the next one where the witness names it."""
 
-    def __init__(self, address, certificate, key):
+    def __init__(self, address, certificate, key, id=""):
         import ssl
 
-        host, _, port = address.rpartition(":")
-        self.address = (host.strip("[]"), int(port))
+        self.id = id
+        self.go_to(address)
         self.tls = ssl.create_default_context(cafile=certificate)
         self.tls.load_cert_chain(certificate, key)
         self.tls.check_hostname = False  # all of an application have this one certificate
         self.connection = None
+
+    def go_to(self, address):
+        host, _, port = address.rpartition(":")
+        self.address = (host.strip("[]"), int(port))
+
+    def is_expected(self, begun):
+        """Whether another master is on its way, for as long as a container may wait for it.
+        PermissionError if it would not know this one."""
+        said = ask_witness(self.id) if ENV_WITNESS in os.environ and self.id else None
+        if said is None or time.monotonic() > begun + float(os.environ[ENV_WITNESS].split()[0]):
+            return False
+        if not said["may_live"]:
+            raise PermissionError(0, "its master is lost, and another one has begun anew")
+        if said["files"]:
+            self.go_to(said["files"])
+        return True
 
     def get(self, path, receive):
         """`receive(answer, own host)` for a GET of `path`. Repeated while the master cannot be
         reached; OSError when that lasts, or when it says no."""
         import http.client
 
-        end = time.monotonic() + PATIENCE
+        begun = time.monotonic()
+        asks, expected = begun + ASK_EVERY, False
         while True:
             connection = self.connection or http.client.HTTPSConnection(
                 *self.address, timeout=CALL_LIMIT, context=self.tls
@@ -159,6 +219,9 @@ class MasterClient:
                 connection.request("GET", path)
                 own = connection.sock.getsockname()[0]
                 answer = connection.getresponse()
+                if answer.status == 503:  # it waits for them itself
+                    begun = time.monotonic()
+                    raise OSError(0, answer.read(1000).decode(errors="replace"))
                 if answer.status != 200:
                     raise PermissionError(0, answer.read(1000).decode(errors="replace"))
                 received = receive(answer, own)
@@ -167,7 +230,10 @@ class MasterClient:
             except PermissionError:
                 raise
             except (OSError, http.client.HTTPException) as error:
-                if time.monotonic() > end:
+                if time.monotonic() > asks:
+                    expected = self.is_expected(begun)
+                    asks = time.monotonic() + ASK_EVERY
+                if time.monotonic() > begun + PATIENCE and not expected:
                     raise OSError(0, f"its master cannot be reached: {error}") from error
                 time.sleep(0.2)
             finally:
@@ -208,7 +274,7 @@ def main(argv):
     os.umask(0o077)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))  # also as process 1
     try:
-        master = MasterClient(address, certificate, key)
+        master = MasterClient(address, certificate, key, id)
         folder, order = prepare(master, id, certificate, key, root)
         master.close()
         os.chdir(folder)

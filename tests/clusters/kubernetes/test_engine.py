@@ -230,16 +230,20 @@ def test_pods_and_a_node_are_lost(tfapp, tmp_path):
 
 
 def test_the_master_is_killed(tfapp, namespace):
-    """Its Job starts another one, which goes on; no other one where that is the end."""
+    """Its Job starts another one, in another pod, which goes on with the same programs; no other
+    one where that is the end."""
     script = tfapp.program(programs.GOES_ON)
     tfapp.run(script, "orphaned", "-w", 1)
+    worker = tfapp.pods("orphaned")["worker-0"]["metadata"]["uid"]
     tfapp.delete("pods", tfapp.pods("orphaned")[""]["metadata"]["name"])
-    tfapp.forms("orphaned", 2)
-    assert re.match(r"worker/0 is in .* at program\.py:\d+\n", tfapp.ok("stacks", "orphaned"))
+    said = "the application's master was lost and is back; the programs went on"
+    wait_for(lambda: said in tfapp.asks("diagnostics", "orphaned"), "another master")
+    tfapp.forms("orphaned", 1)
+    at = re.compile(r"worker/0 is in .* at program\.py:\d+\n")
+    wait_for(lambda: at.match(tfapp.ok("stacks", "orphaned")), "its worker, which finds that one")
     status = tfapp.status("orphaned")["status"]
-    assert (status["generation"], status["losses"], status["restarts"]) == (2, 1, 0)
-    told = [moment["text"] for moment in status["timeline"]]
-    assert told.count("the application's master was lost and is back") == 1
+    assert (status["generation"], status["losses"], status["restarts"]) == (1, 0, 0)
+    assert tfapp.pods("orphaned")["worker-0"]["metadata"]["uid"] == worker
     tfapp.ok("stop", "orphaned")
     job = f"/apis/batch/v1/namespaces/{namespace.name}/jobs/tfapp-orphaned-1"
 
@@ -335,15 +339,20 @@ def test_a_user_deletes_the_job_and_the_record(tfapp, namespace):
 
 
 def test_the_node_of_the_master_crashes(tfapp):
-    """Another one goes on elsewhere, while the pods of the lost node are still there."""
+    """Another one goes on elsewhere, while the pods of the lost node are still there. The worker on
+    the other node waits for it for longer than it would without its witness, and keeps its pod."""
     tfapp.run(tfapp.program(programs.GOES_ON), "beheaded", "-w", 2)
-    lost = tfapp.node(tfapp.pods("beheaded")[""])
+    before = tfapp.pods("beheaded")
+    lost = tfapp.node(before.pop(""))
     tfapp.cluster.kill_node(lost)
     try:
         tfapp.forms("beheaded", 2)
         status = tfapp.status("beheaded")["status"]
         assert (status["generation"], status["losses"]) == (2, 1)
-
+        assert "is back; the programs went on" in tfapp.asks("diagnostics", "beheaded")
+        kept = [pod["metadata"]["uid"] for pod in before.values() if tfapp.node(pod) != lost]
+        assert {pod["metadata"]["uid"] for pod in tfapp.pods("beheaded").values()} > set(kept)
+        assert len(kept) == 1
     finally:
         tfapp.cluster.start_node(lost)
     tfapp.ok("stop", "beheaded")

@@ -6,12 +6,15 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tfapp.contract.job import Limits
 from tfapp.contract.names import FINAL_STATES
 from tfapp.engines.kubernetes.objects import rights
 from tfapp.engines.kubernetes.pod import names
 from tfapp.engines.kubernetes.pod.events import EVERY, MOST, REASONS
+from tfapp.engines.kubernetes.pod.outside import AWAY_LIMIT, RENEW
 from tfapp.engines.kubernetes.pods import RUNNER_MEMORY, Places
 from tfapp.engines.kubernetes.volumes import parse_volumes
+from tfapp.runner.witness import PROOF
 from tfapp.schema import describe
 
 TEXT = Path(__file__).parents[3].joinpath("docs", "kubernetes.md").read_text(encoding="utf-8")
@@ -51,9 +54,17 @@ def test_the_reasons_of_events_are_those_of_the_code():
     assert limits in " ".join(SECTIONS["Events and conditions"].split())
 
 
+def test_the_times_of_the_witness_are_those_of_the_code():
+    told = " ".join(SECTIONS["When the master is lost"].split())
+    assert f"While the API server is away for more than {AWAY_LIMIT:g} s nobody waits" in told
+    assert f"which renews it every {RENEW:g} s" in told
+    assert f"If nobody has renewed it for {PROOF:g} s the master is lost" in told
+    assert RENEW < PROOF < Limits.heartbeat_lost / 2
+
+
 def test_the_network_policies_select_the_pods_of_an_application():
     (text,) = re.findall(r"```yaml\n(.*?)```", SECTIONS["Network policies"], re.S)
-    of_all, of_master = yaml.safe_load_all(text)
+    of_all, of_api = yaml.safe_load_all(text)
     master = names.pod_labels("digits", 1, names.MASTER_COMPONENT)
     worker = names.pod_labels("digits", 1, "worker")
 
@@ -61,7 +72,7 @@ def test_the_network_policies_select_the_pods_of_an_application():
         return selector["podSelector"]["matchLabels"].items() <= labels.items()
 
     assert [selects(of_all["spec"], labels) for labels in (master, worker)] == [True, True]
-    assert [selects(of_master["spec"], labels) for labels in (master, worker)] == [True, False]
+    assert [selects(of_api["spec"], labels) for labels in (master, worker)] == [True, True]
     for rule in (*of_all["spec"]["ingress"][0]["from"], *of_all["spec"]["egress"][0]["to"]):
         assert selects(rule, worker) and selects(rule, master)
         assert not selects(rule, names.pod_labels("other", 1, "worker"))

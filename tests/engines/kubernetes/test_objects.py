@@ -34,7 +34,8 @@ def compiled(**changes):
 def test_they_come_in_the_order_in_which_they_are_made():
     made = objects(compiled(), AT, {}, CREDENTIALS)
     assert [body["kind"] for body in made] == [
-        "ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding", "Secret", "Job",
+        "ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding",
+        "ServiceAccount", "Role", "RoleBinding", "Secret", "Secret", "Job",
     ]  # fmt: skip
     assert {body["metadata"]["namespace"] for body in made} == {"ml"}
 

@@ -29,7 +29,8 @@ def test_objects_are_printed_and_no_file_is_kept(words, tmp_path, kubeconfig):
     assert done.returncode == 0, done.stderr
     found = list(yaml.safe_load_all(done.stdout))
     assert [body["kind"] for body in found] == [
-        "ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding", "Secret", "Job",
+        "ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding",
+        "ServiceAccount", "Role", "RoleBinding", "Secret", "Secret", "Job",
         *["Pod"] * 7,  # one for each component of the package
     ]  # fmt: skip
     assert {body["metadata"]["namespace"] for body in found} == {"team"}

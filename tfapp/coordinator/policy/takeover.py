@@ -3,7 +3,7 @@ with it, as one value, which is written before anything is done about them.
 
 A successor does these actions again, each of which is harmless when it is done twice, and goes on
 with what runners and clients have told meanwhile. Times are those of the machine's clock since its
-start, which goes on when a process ends.
+start, which goes on when a process ends. On another machine the successor goes on with that clock.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ class Handover(Coded):
     pages: Mapping[str, str]
     seen: Mapping[str, int]
     actions: tuple[Action, ...] = ()
+    boot: str = ""  # of the machine, and at which second since 1970 its clock was 0
+    zero: float = 0.0
 
 
 _ACTIONS: Mapping[str, Any] = {cls.__name__: cls for cls in get_args(Action)}

@@ -23,6 +23,7 @@ from tfapp.engines.kubernetes.pods import (
     KEY,
     Manifest,
     Places,
+    has_witness,
     master_pod,
     of_run,
     pods,
@@ -56,6 +57,7 @@ def objects(
         },
         _secret(at, names.application_object(at.name), content),
         *(rights(at) if own_account else ()),
+        *(of_the_witness(at) if has_witness(compiled.plan) else ()),
         *run_objects(content, at, credentials),
     ]
 
@@ -172,23 +174,43 @@ def _json(value: Any) -> bytes:
 def rights(at: Places) -> list[Manifest]:
     """The master's ServiceAccount, and its permissions in the namespace."""
     name = names.application_object(at.name)
+    known = [name, names.journal_object(at.name), names.witness_object(at.name)]
     role = {
         **_object("Role", at, name, "rbac.authorization.k8s.io/v1"),
         "rules": [
             _rule("", "pods", "create", "get", "list", "watch", "delete", "patch"),
             _rule("", "pods/log", "get"),
             _rule("", "events", "list", "create"),
-            {**_rule("", "configmaps", "get", "patch"), "resourceNames": [name]},
-            _rule("", "configmaps", "create"),  # the owner of its pods
+            {**_rule("", "configmaps", "get", "patch"), "resourceNames": known},
+            _rule("", "configmaps", "create"),  # those, and the owner of its pods
             _rule("batch", "jobs", "get", "patch"),  # whether it goes on, and that it does not
         ],
     }
-    binding = {
+    return [_object("ServiceAccount", at, name), role, _binding(at, name)]
+
+
+def of_the_witness(at: Places) -> list[Manifest]:
+    """The ServiceAccount of runners, which ask the witness whether their master is lost, with its
+    only permission, and a token."""
+    witness = names.witness_object(at.name)
+    role = {
+        **_object("Role", at, witness, "rbac.authorization.k8s.io/v1"),
+        "rules": [{**_rule("", "configmaps", "get"), "resourceNames": [witness]}],
+    }
+    token = _secret(at, witness, {})
+    del token["immutable"]  # Kubernetes fills it in
+    token["type"] = "kubernetes.io/service-account-token"
+    token["metadata"]["annotations"]["kubernetes.io/service-account.name"] = witness
+    return [_object("ServiceAccount", at, witness), role, _binding(at, witness), token]
+
+
+def _binding(at: Places, name: str) -> Manifest:
+    """Gives a ServiceAccount the Role of its name."""
+    return {
         **_object("RoleBinding", at, name, "rbac.authorization.k8s.io/v1"),
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": at.namespace}],
     }
-    return [_object("ServiceAccount", at, name), role, binding]
 
 
 def _rule(group: str, resource: str, *verbs: str) -> Manifest:

@@ -12,7 +12,13 @@ from tfapp.compiler.options import CompileOptions
 from tfapp.compiler.plan import Plan
 from tfapp.compiler.settings import ComponentSettings
 from tfapp.contract.job import SITE_GLOBAL, ComponentJob, Job, Resources, Settings
-from tfapp.contract.names import ENV_NODE, ENV_OWN_CGROUP, IMAGE_PYTHON, METRICS_PATH
+from tfapp.contract.names import (
+    ENV_NODE,
+    ENV_OWN_CGROUP,
+    ENV_WITNESS,
+    IMAGE_PYTHON,
+    METRICS_PATH,
+)
 from tfapp.engines.kubernetes.interpreter import command
 from tfapp.engines.kubernetes.pod import names
 from tfapp.engines.kubernetes.pod.names import CONTAINER, MASTER_COMPONENT
@@ -30,6 +36,7 @@ from tfapp.package.amounts import seconds
 from tfapp.package.model import AppPackage, ConfigValue, setting
 from tfapp.package.rules.scripts import IMAGE
 from tfapp.problems import ERROR, WARNING, Position, Problem
+from tfapp.standalone.bootstrap import WITNESS
 
 Manifest = dict[str, Any]
 
@@ -41,13 +48,11 @@ RUN_VOLUME, RUN_PATH = "tfapp-run", "/tfapp/run"  # of the run's Secret
 RUNTIME_VOLUME, RUNTIME_PATH = "tfapp-runtime", "/tfapp/runtime"
 APP_VOLUME, APP_PATH = "tfapp-app", "/tfapp/app"  # all of the application's Secret
 WORK_VOLUME, WORK_PATH = "tfapp-work", "/tfapp/work"
+WITNESS_VOLUME = "tfapp-witness"  # a token, see tfapp.engines.kubernetes.pod.outside
 SCRIPT_VOLUME, SCRIPT_FOLDER = "tfapp-script", "/script"  # see _needs_script_folder
 BOOTSTRAP, RUNTIME = "bootstrap.py", "runtime.zip"
 # What the master has in the runtime archive, beside the part of all containers, and its package.
-MASTER_FILES = (
-    *("master/*.py", "engines/kubernetes/pod/*.py"),
-    *("standalone/__init__.py", "standalone/bootstrap.py"),
-)
+MASTER_FILES = ("master/*.py", "engines/kubernetes/pod/*.py")
 MASTER_PROGRAM = "engines.kubernetes.pod"
 CERTIFICATE, KEY = "certificate", "key"  # in the run's Secret
 
@@ -205,6 +210,13 @@ def master_pod(plan: Plan, at: Places, memory: int, vcores: int, runtime: str) -
     return {"metadata": metadata, "spec": spec}
 
 
+def has_witness(plan: Plan) -> bool:
+    """Whether runners can ask for their master elsewhere when it is lost. They cannot where its
+    service account is the user's, who may make none."""
+    own = setting(plan.package.config.global_, "kubernetes.service.account")
+    return plan.job.attempts > 1 and own is None
+
+
 def _off_the_node() -> Iterator[dict[str, Any]]:
     """Tolerations of a master for a node that is lost. Kubernetes gives pods five minutes by
     itself; runners have ended their programs before it even knows of the loss."""
@@ -228,7 +240,7 @@ class _Built:
         self.travelling = bool(known.python.travels)  # whether programs have an environment
         self.problems: list[Problem] = []
         self.settings = self._read()
-        self.pod = self._merged(plan.package, self._pod(plan.job, at), at)
+        self.pod = self._merged(plan.package, self._pod(plan, at), at)
         self._hide_gpus()
 
     def value(self, key: str) -> ConfigValue | None:
@@ -246,8 +258,8 @@ class _Built:
             without = {**self.own.site, f"{SITE_GLOBAL}kubernetes.volumes": ""}
             return PodSettings.read(Settings(without))
 
-    def _pod(self, job: Job, at: Places) -> Manifest:
-        settings, size = self.settings, self.job.container
+    def _pod(self, plan: Plan, at: Places) -> Manifest:
+        settings, size, job = self.settings, self.job.container, plan.job
         python, key = _python(self.own, self.travelling)
         bootstrap = [f"{RUNTIME_PATH}/{BOOTSTRAP}"]
         paths = [f"{RUN_PATH}/{CERTIFICATE}", f"{RUN_PATH}/{KEY}", WORK_PATH]
@@ -256,6 +268,9 @@ class _Built:
         place = f" at {posixpath.basename(asked.file)}:{asked.line}" if asked and asked.line else ""
         limit = f"its limit is {memory}: yarn.memory{place} and {RUNNER_MEMORY}Mi for the runner"
         gpus = {settings.gpu_resource: str(size.gpus)} if size.gpus else {}
+        witness = [_witness(at, settings)] if has_witness(plan) else []
+        asks = f"{job.limits.master:g} {names.witness_object(at.name)}"
+        witness_env = [{"name": ENV_WITNESS, "value": asks} for _ in witness]
         volumes = {f"tfapp-volume-{n}": volume for n, volume in enumerate(settings.volumes)}
         if self._needs_script_folder():
             volumes[SCRIPT_VOLUME] = Volume(EMPTY_DIR, "", SCRIPT_FOLDER)
@@ -268,12 +283,17 @@ class _Built:
                 *_home(settings),
                 {"name": ENV_OWN_CGROUP, "value": limit},
                 {"name": ENV_NODE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+                *witness_env,
             ],
             "resources": {
                 "requests": {"cpu": settings.cpu or str(size.vcores), "memory": memory},
                 "limits": {"memory": memory, **gpus},
             },
-            "volumeMounts": [*_mounts(), *(v.volume_mount(n) for n, v in volumes.items())],
+            "volumeMounts": [
+                *_mounts(),
+                *({"name": v["name"], "mountPath": WITNESS, "readOnly": True} for v in witness),
+                *(v.volume_mount(n) for n, v in volumes.items()),
+            ],
         }
         spec = {
             **_spec(settings, size, job),
@@ -281,6 +301,7 @@ class _Built:
             "topologySpreadConstraints": _spread(at),
             "volumes": [
                 *_volumes(at, {BOOTSTRAP: BOOTSTRAP}, settings),
+                *witness,
                 *(v.manifest(n) for n, v in volumes.items()),
             ],
             "containers": [container],
@@ -362,6 +383,14 @@ def _container(image: str, settings: PodSettings) -> Manifest:
 def _home(settings: PodSettings) -> list[Manifest]:
     """A home folder for a user that the image does not know."""
     return [{"name": "HOME", "value": WORK_PATH}] if settings.user else []
+
+
+def _witness(at: Places, settings: PodSettings) -> Manifest:
+    """The volume of the token by which a runner asks its witness."""
+    secret: Manifest = {"secretName": names.witness_object(at.name), "optional": True}
+    if settings.user:
+        secret["defaultMode"] = 0o440
+    return {"name": WITNESS_VOLUME, "secret": secret}
 
 
 def _mounts() -> list[Manifest]:

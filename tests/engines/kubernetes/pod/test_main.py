@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import copy
 import dataclasses
 import hashlib
 import http.client
@@ -23,8 +24,10 @@ from tests.engines.kubernetes.pod.parents import parent
 from tfapp.contract.encoding import encode
 from tfapp.contract.names import (
     ACCEPTED,
+    ENV_WITNESS,
     FAILED,
     JOB_FILE,
+    KEY_KEPT,
     KEY_LOST,
     KEY_STATUS,
     SUCCEEDED,
@@ -41,7 +44,16 @@ from tfapp.engines.kubernetes.pod.transport import PodApi
 from tfapp.errors import UnavailableError
 from tfapp.master.ending import Ending
 from tfapp.master.parent import Turn
-from tfapp.processes import children, environment, identify, is_alive, send, stat, working_under
+from tfapp.processes import (
+    children,
+    descendants,
+    environment,
+    identify,
+    is_alive,
+    send,
+    stat,
+    working_under,
+)
 from tfapp.protocol.connection import connect
 from tfapp.protocol.definition import messages
 from tfapp.skein_library import skein
@@ -466,7 +478,7 @@ WORKER = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {"labels": {**names.run_labels("a", 1), names.COMPONENT: "w"}},
-    "spec": {"containers": [{"name": names.CONTAINER}]},
+    "spec": {"containers": [{"name": names.CONTAINER, "env": [{"name": ENV_WITNESS}]}]},
 }
 MAIN_RUNS = [{"name": names.CONTAINER, "state": {"running": {}}}]
 
@@ -487,9 +499,13 @@ class Pod:
         spec.services["w"].MergeFromString(service.to_protobuf().SerializeToString())
         (where.app / "spec").write_bytes(spec.SerializeToString())
         (where.app / "pods").write_text(json.dumps({"w": WORKER}))
-        own = {"TFAPP_NAME": "a", "TFAPP_RUN": "1", "TFAPP_POD_NAME": "master"}
-        own |= {"TFAPP_POD_IP": "127.0.0.1", "TFAPP_ROOT": str(where.root)}
         self.server, self.where = server, where
+        self.start()
+
+    def start(self):
+        server = self.server
+        own = {"TFAPP_NAME": "a", "TFAPP_RUN": "1", "TFAPP_POD_NAME": self.where.pod}
+        own |= {"TFAPP_POD_IP": "127.0.0.1", "TFAPP_ROOT": str(self.where.root)}
         self.process = subprocess.Popen(
             [sys.executable, "-c", POD, str(server.account)],
             env={**os.environ, **own, **server.environ},
@@ -518,6 +534,25 @@ class Pod:
         os.kill(before, signal.SIGKILL)
         until(lambda: self.master not in (0, before))
 
+    def signal(self, number):
+        """All of it: its parent, the master, the script."""
+        found = [identify(self.process.pid), *descendants(self.process.pid)]
+        for process in filter(None, found):
+            send(process, number)
+
+    def next(self, **changes):
+        """The pod that the Job starts in its place."""
+        pod = copy.copy(self)
+        root = self.where.root.with_name("second")
+        shutil.copytree(self.where.root, root, ignore=shutil.ignore_patterns("work"))
+        (root / "work").mkdir()
+        pod.where = dataclasses.replace(self.where, pod="second", root=root)
+        own = {**self.server.objects["Pod/master"]["metadata"], "name": "second"}
+        self.server.put("Pod/second", {"metadata": own, "status": {}}, "ADDED")
+        self.server.put("Job/tfapp-a-1", {**job(), "status": {"startTime": "t", "failed": 1}})
+        pod.start()
+        return pod
+
     def begins(self, name):
         """A pod of an instance comes, and its script begins."""
         args = self.server.await_object(f"Pod/{name}")["spec"]["containers"][0]["args"]
@@ -536,12 +571,20 @@ class Pod:
 def pod(server, place):
     server.put("Job/tfapp-a-1", {**job(), "status": {"startTime": "t"}})
     made = Pod(server, place("echo $$ > ../script; " + FOREVER))
-    yield made
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(made.process.pid, signal.SIGKILL)
-    made.process.wait()
-    for process in working_under(str(made.where.work)):
-        send(process, signal.SIGKILL)
+    with ends(made):
+        yield made
+
+
+@contextlib.contextmanager
+def ends(pod):
+    try:
+        yield pod
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pod.process.pid, signal.SIGKILL)
+        pod.process.wait()
+        for process in working_under(str(pod.where.work)):
+            send(process, signal.SIGKILL)
 
 
 def script_of(pod):
@@ -643,6 +686,103 @@ def test_a_master_without_the_journal_of_the_one_before(server, pod):
     until(lambda: pod.now().state.attempt == 2 and not is_alive(script))
     with pod.connect() as connection:
         assert connection.get(KEY_LOST) == b""
+
+
+def witness(server):
+    return server.objects["ConfigMap/tfapp-a.witness"]["data"]
+
+
+def others(server):
+    """What was asked of pods other than to make them."""
+    return {
+        (r.method, r.key)
+        for r in server.requests
+        if r.method in ("DELETE", "PATCH") and r.key.startswith("Pod/")
+    }
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP])
+def test_a_master_that_is_lost_with_its_pod(server, pod, how):
+    """It is killed with all of its pod; or the pod is to end; or its node hangs, and comes back
+    when another master has its place. That one goes on with the same pods, all of which know it by
+    the witness. The first one can do nothing any more."""
+    server.put(
+        "Job/tfapp-a-1", {**job(), "spec": {"backoffLimit": 2}, "status": {"startTime": "t"}}
+    )
+    pod.begins("tfapp-a-1-w-0")
+    server.await_object("Pod/tfapp-a-1-w-1")
+    with pod.connect() as connection:
+        connection.put("kept", b"x")
+    first = pod.address
+    assert witness(server)["address"] == first
+    script_of(pod)
+    if how == signal.SIGTERM:
+        pod.process.terminate()
+        assert pod.process.wait(60) == 1
+    else:
+        pod.signal(how)
+    with ends(pod.next()) as second:
+        until(lambda: pod.now().state.pod == "second" and pod.now().state.address)
+        state = pod.now().state
+        assert (state.attempt, state.address == first) == (2, False)
+        told = witness(server)
+        assert told["address"] == state.address
+        assert told["containers"] == "container_1_0001_01"
+        # The pod that has not begun yet finds its order where the witness says.
+        client = MasterClient(told["files"], *second.where.credentials)
+        args = server.objects["Pod/tfapp-a-1-w-1"]["spec"]["containers"][0]["args"]
+        client.get(f"/containers/{args[1]}?attempt=x", lambda answer, _: answer.read())
+        client.close()
+        server.change("tfapp-a-1-w-1", "Running", "node", containerStatuses=MAIN_RUNS)
+        until(lambda: second.has(w_0="RUNNING", w_1="RUNNING"))
+        with second.connect() as connection:
+            assert (connection.get("kept"), connection.get(KEY_LOST)) == (b"x", None)
+        told = environment(script_of(second).pid)
+        assert (told[b"TFAPP_COORDINATOR"], told[b"SKEIN_APPMASTER_ADDRESS"]) == (
+            b"0",
+            state.address.encode(),
+        )
+        if how == signal.SIGSTOP:
+            pod.signal(signal.SIGCONT)
+            assert pod.process.wait(60) == 1
+        second.lose()
+        until(lambda: second.has(w_0="RUNNING", w_1="RUNNING"))
+        assert others(server) == set()
+        with second.connect() as connection:
+            connection.shutdown(SUCCEEDED, "enough")
+        for name in ("tfapp-a-1-w-0", "tfapp-a-1-w-1"):
+            server.await_request("PATCH", f"Pod/{name}")
+            server.change(name, "Failed", reason="DeadlineExceeded")
+        assert second.process.wait(60) == 0
+    assert pod.now().ending.status.state == SUCCEEDED
+    assert server.objects["ConfigMap/tfapp-a.journal"]["binaryData"] == {}
+
+
+def test_what_is_not_outside_is_not_gone_on_with(server, pod):
+    """While the copy of the journal is refused nobody waits for it, and runners are told. The next
+    master lets the witness name no container of before, and ends their pods."""
+    pod.begins("tfapp-a-1-w-0")
+    server.await_object("Pod/tfapp-a-1-w-1")
+    damaged = {**server.objects["ConfigMap/tfapp-a.journal"], "binaryData": {"journal": "!"}}
+    pod.signal(signal.SIGKILL)
+    server.put("ConfigMap/tfapp-a.journal", damaged)
+    with ends(pod.next()) as second:
+        server.await_request("DELETE", "Pod/tfapp-a-1-w-0")
+        assert witness(server)["containers"] == "container_1_0001_02"
+        server.await_object("Pod/tfapp-a-1-w-10000")
+        with second.connect() as connection:
+            assert connection.get(KEY_LOST) == b""
+
+
+def test_a_copy_that_cannot_be_written_holds_nobody_up(server, pod):
+    pod.begins("tfapp-a-1-w-0")
+    with pod.connect() as connection:
+        connection.put("kept", b"x")
+        server.go(away=True)
+        connection.put("kept", b"y")
+        assert connection.get(KEY_KEPT) == b"false"
+        server.go(away=False)
+        until(lambda: connection.get(KEY_KEPT) == b"true")
 
 
 class TestRecord:

@@ -201,6 +201,9 @@ class PodLauncher:
         self._unknown: set[str] = set()  # pods of an earlier master whose group is not known yet
         self._lists = 0  # of all pods, so far
         self._closed = self._leaving = False
+        # What has to be done before a pod is made: the next master knows of it.
+        self.kept: Callable[[], asyncio.Future[None] | None] = lambda: None
+        self.stay = False  # whether pods go on after `close`, with another master
         self.grace = 0.0  # seconds that programs get to end at `close`
         self._looks: asyncio.Task[Any] | None = None
 
@@ -268,6 +271,10 @@ class PodLauncher:
         self._groups.close()
         for task in (*self._tasks, *filter(None, [self._looks])):
             task.cancel()
+        if self.stay:
+            self._api.close()
+            await self._script.close()
+            return
         script = asyncio.ensure_future(self._script.close())
         for pod in self._pods.values():
             if not pod.began:
@@ -302,14 +309,7 @@ class PodLauncher:
     async def _make(self, pod: _Pod, manifest: dict[str, Any]) -> bool:
         """Creates a pod; waits for a quota and for the API server. False if it was killed before.
         UnavailableError or ForbiddenError."""
-        until = self._out_of_sight.pop(pod.task.instance, 0.0)
-        if until > time.monotonic():
-            pod.waits("waiting for the end of the instance on the node that is lost")
-            await _either(pod.killed.wait(), until - time.monotonic())
-        if names.QUEUE_LABEL in manifest["metadata"]["labels"]:
-            while self._unknown and not pod.killed.is_set():
-                await _either(pod.killed.wait(), KNOWN_EVERY)
-            await self._groups.place(pod, manifest)
+        await self._may_make(pod, manifest)
         forbidden_until = time.monotonic() + FORBIDDEN_LIMIT
         while not pod.killed.is_set():
             lists = self._lists
@@ -335,6 +335,19 @@ class PodLauncher:
                 raise UnavailableError(f"its pod is refused: {error.message}") from error
             await _either(pod.killed.wait(), RETRY)
         return False
+
+    async def _may_make(self, pod: _Pod, manifest: dict[str, Any]) -> None:
+        """Waits until a pod may be made, and gives it its group."""
+        until = self._out_of_sight.pop(pod.task.instance, 0.0)
+        if until > time.monotonic():
+            pod.waits("waiting for the end of the instance on the node that is lost")
+            await _either(pod.killed.wait(), until - time.monotonic())
+        if names.QUEUE_LABEL in manifest["metadata"]["labels"]:
+            while self._unknown and not pod.killed.is_set():
+                await _either(pod.killed.wait(), KNOWN_EVERY)
+            await self._groups.place(pod, manifest)
+        if (kept := self.kept()) is not None:
+            await asyncio.shield(kept)
 
     async def _take_over(self, pod: _Pod) -> None:
         """Learns what has become of a pod that an earlier master has made."""

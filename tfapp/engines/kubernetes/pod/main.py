@@ -1,6 +1,7 @@
 """The program of the master's pod: `python3 runtime.zip engines.kubernetes.pod`. It is the parent
 of masters (see tfapp.master.parent): when one is lost, the next one in this pod goes on with the
-same pods of instances, by its journal.
+same pods of instances, by its journal. When the pod is lost, the master in the next pod of the Job
+does so by the copy of the journal (see `outside`).
 
 Environment: TFAPP_NAME, the application; TFAPP_RUN, the number of the run; TFAPP_POD_NAME and
 TFAPP_POD_IP, its pod. It reads the application's Secret in /tfapp/app, the run's Secret in
@@ -30,8 +31,10 @@ from tfapp.contract.job import Job, Limits
 from tfapp.contract.names import (
     ACCEPTED,
     ENV_MASTER_TIMEOUT,
+    ENV_WITNESS,
     FAILED,
     JOB_FILE,
+    KEY_KEPT,
     OWN_LINE,
     SUSPENDED,
 )
@@ -41,7 +44,8 @@ from tfapp.engines.kubernetes.pod.api import Api
 from tfapp.engines.kubernetes.pod.events import Events
 from tfapp.engines.kubernetes.pod.failures import AwayError
 from tfapp.engines.kubernetes.pod.launcher import PodLauncher, PodRun, release
-from tfapp.engines.kubernetes.pod.pod_record import PATIENCE, PodRecord
+from tfapp.engines.kubernetes.pod.outside import Outside, table_of
+from tfapp.engines.kubernetes.pod.pod_record import PATIENCE, RECORD, PodRecord
 from tfapp.engines.kubernetes.pod.record import RecordedRun, RunRecord, RunState, read_run
 from tfapp.engines.kubernetes.pod.script import ScriptLauncher
 from tfapp.engines.kubernetes.pod.transport import PodApi
@@ -51,8 +55,10 @@ from tfapp.master.children import ParentLine
 from tfapp.master.ending import ending
 from tfapp.master.files import FileServer
 from tfapp.master.journal import Journal, Kept, Memory, read_kept
+from tfapp.master.launcher import SupersededError, container_id
 from tfapp.master.parent import NO_MORE, Parent, Turn
 from tfapp.master.server import Endpoint, Master, ServedApplication
+from tfapp.master.store import StoreEntry
 from tfapp.protocol.definition import messages
 from tfapp.threads import in_thread
 
@@ -152,7 +158,8 @@ class Shipped:
 class Begun(Coded):
     """What a master knows when it begins to serve. It is in its journal, so that the next one in
     this pod needs no API server to begin. `owner`: of its pods. `job`: a reference to its own.
-    `another`: see ServedApplication."""
+    `another`: see ServedApplication. `attempt`: of the master with which the containers began.
+    `uid`: of the application's record."""
 
     record: RunRecord
     state: RunState
@@ -160,6 +167,13 @@ class Begun(Coded):
     owner: Mapping[str, Any]
     job: Mapping[str, Any]
     another: bool
+    attempt: int = 1
+    uid: str = ""
+
+    @property
+    def containers(self) -> str:
+        """What the ids of the containers begin with."""
+        return container_id(self.record.application, 0, self.attempt).rpartition("_")[0]
 
 
 @frozen
@@ -233,7 +247,7 @@ class PodMaster:
             raise UnavailableError(f"the application's record is damaged: {error!r}") from error
         try:
             await serving
-        except LeftError as error:
+        except (LeftError, SupersededError) as error:
             log.info("%s", error)
         except (TfappError, OSError) as error:
             await self._fail(str(error), accepted)
@@ -256,7 +270,45 @@ class PodMaster:
         """Goes on with the pods of a master that was lost in this pod."""
         log.info("the master was lost; this one goes on with its pods")
         self._record.goes_on(begun.state)
-        await self._serve(begun, Before(kept=kept), Termination(self._api, self._place))
+        outside = self._outside(begun.uid, begun.state.attempt) if begun.uid else None
+        terminated = Termination(self._api, self._place)
+        await self._serve(begun, Before(kept=kept), terminated, outside)
+
+    def _outside(self, uid: str, epoch: int = 0) -> Outside:
+        place = self._place
+        name = names.application_object(place.name)
+        owner = {"apiVersion": "v1", "kind": RECORD, "name": name, "uid": uid}
+        return Outside(self._api, place.name, place.run, owner, epoch)
+
+    def _claim(self, least: int) -> tuple[Outside | None, bytes]:
+        """The copy of the journal, once it is this master's, and what is in it. None where pods do
+        not outlive their master, or not that of another pod."""
+        asks = ENV_WITNESS in (self._place.app / "pods").read_text()
+        if not self._shipped.keeps or not asks:
+            return None, b""
+        outside = self._outside(self._record.uid)
+        try:
+            return outside, outside.claim(least)
+        except AwayError as error:
+            raise UnavailableError(f"the run cannot be claimed: {error}") from error
+        except SupersededError:
+            raise
+        except TfappError as error:
+            log.error("programs do not outlive this pod, of which nothing may be kept: %s", error)
+            return None, b""
+
+    def _left(self, known: RecordedRun, journal: bytes) -> tuple[Begun, Kept] | None:
+        """What the master of another pod, which was lost, has left to go on with."""
+        gone = known.state is not None and known.state.pod != self._place.pod
+        over = known.stop is not None or known.last_known.verdict is not None
+        if not gone or over:
+            return None
+        try:
+            kept = Kept.of(table_of(journal))
+            return (Begun.from_dict(kept.table[BEGUN]), kept) if kept.started else None
+        except (KeyError, ValueError, TypeError) as error:
+            log.error("what the lost master knew cannot be read: %r", error)
+            return None
 
     async def _begin(self, known: RecordedRun, user: str) -> None:
         api, place, record = self._api, self._place, self._record
@@ -265,10 +317,30 @@ class PodMaster:
         attempt, before = 1, Before()
         job = await in_thread(_job, api, place)
         since = job.get("status", {}).get("startTime", "")
+        outside: Outside | None = None
+        if known.ending is None:
+            attempt = known.state.attempt + 1 if known.state is not None else 1
+            outside, journal = await terminated.unless(in_thread(self._claim, attempt))
+            attempt = outside.epoch if outside is not None else attempt
         if known.state is not None and known.ending is None:
-            attempt = known.state.attempt + 1
             lost = since == known.state.since != ""
-            await terminated.unless(_bury(api, place, self._shipped.limits))
+            left = self._left(known, journal) if lost else None
+            if left is not None and outside is not None:
+                await in_thread(record.begins, attempt, since, True)
+                begun, kept = left
+                another = endings.failures_left(job) > 0
+                begun = dataclasses.replace(begun, state=record.state, another=another)
+                log.info("a master was lost with its pod; this one goes on with the same programs")
+                await self._serve(begun, Before(kept=kept), terminated, outside, True)
+                return
+            told = False
+            if outside is not None:
+                of = known.record.application
+                others = container_id(of, 0, attempt).rpartition("_")[0]
+                told = await terminated.unless(_testify(outside, others))
+            limits = self._shipped.limits
+            more = limits.master if known.state.outlived and not told else 0.0
+            await terminated.unless(_bury(api, place, limits, more))
             known = read_run(await in_thread(record.read), place.run)
             earlier = known.status
             if not lost:
@@ -283,7 +355,7 @@ class PodMaster:
             log.info("the run has ended: it is not started")
             await in_thread(record.ended, ending(FAILED, "", known.last_known, self._clock()))
             return
-        await in_thread(record.begins, attempt, since)
+        await in_thread(record.begins, attempt, since, outside is not None)
         begun = Begun(
             known.record,
             record.state,
@@ -291,10 +363,20 @@ class PodMaster:
             await in_thread(_owner, api, place, own),
             _job_of(own),
             endings.failures_left(job) > 0,
+            attempt,
+            record.uid if outside is not None else "",
         )
-        await self._serve(begun, before, terminated)
+        await self._serve(begun, before, terminated, outside, True)
 
-    async def _serve(self, begun: Begun, before: Before, terminated: Termination) -> None:
+    async def _serve(
+        self,
+        begun: Begun,
+        before: Before,
+        terminated: Termination,
+        outside: Outside | None,
+        first: bool = False,
+    ) -> None:
+        """`first`: whether it is the first master in this pod."""
         place, shipped, parent, record = self._place, self._shipped, self._parent, self._record
         certificate, key = place.credentials
         listen = "::" if ":" in place.address else "0.0.0.0"
@@ -304,11 +386,20 @@ class PodMaster:
         record.tells(
             Events(self._api, names.run_object(place.name, place.run), begun.job["uid"], place.pod)
         )
-        attempt, kept = begun.state.attempt, before.kept
+        attempt, kept = begun.attempt, before.kept
         goes_on = kept is not None
+        tasks: list[asyncio.Future[Any]] = []
         with FileServer(endpoint, stay=True, port=files_port, later=goes_on) as files:
-            limit = FILES_LIMIT if attempt == 1 or before.lost else math.inf
-            await terminated.unless(_with_files(place, shipped.spec, files, record, limit))
+            limit = FILES_LIMIT if not goes_on and (attempt == 1 or before.lost) else math.inf
+            receiving = _with_files(place, shipped.spec, files, record, limit)
+            if goes_on and not _missing(place, shipped.spec.master):
+                tasks.append(asyncio.ensure_future(receiving))  # programs go on without them
+                await asyncio.sleep(0)
+            else:
+                await terminated.unless(receiving)
+            if outside is not None and first:
+                addresses = endpoint.address, files.address
+                await terminated.unless(_testify(outside, begun.containers, *addresses))
             limits = shipped.limits
             pods = json.loads((place.app / "pods").read_text())
             run = PodRun(
@@ -341,11 +432,24 @@ class PodMaster:
             )
             memory = None
             if shipped.keeps:
-                journal = Journal(place.journal, kept.table if kept else {})
+                journal = Journal(place.journal, kept.table if kept else {}, outside)
+                files.kept = launcher.kept = lambda: journal.pending
                 state = dataclasses.replace(record.state, address=endpoint.address)
                 journal.put(*BEGUN, json.loads(encode(dataclasses.replace(begun, state=state))))
-                memory = Memory(journal, kept, launcher)
+
+                def leaves() -> None:
+                    superseded = outside is not None and outside.is_superseded
+                    whole = outside is not None and outside.is_complete
+                    launcher.stay = whole or superseded or record.is_superseded
+
+                memory = Memory(journal, kept, launcher, leaves)
             master = Master(application, endpoint, launcher, record, self._clock, memory)
+            if outside is not None:
+                entries = kept.entries if kept else ()
+                outside.is_complete = not any(e == StoreEntry(KEY_KEPT, b"false") for e in entries)
+                outside.superseded = lambda: master.leave("another master has the run")
+                outside.told = master.keeps
+                tasks += map(asyncio.ensure_future, (outside.keep(), outside.renew()))
 
             def end(state: str, why: str) -> None:
                 if state != FAILED:
@@ -354,7 +458,13 @@ class PodMaster:
 
             terminated.tell(launcher.leave, end)
             # Pods that are about to begin may not hear that nobody knows them.
-            await master.serve(lambda address: files.begin() if goes_on else None)
+            try:
+                over = await master.serve(lambda address: files.begin() if goes_on else None)
+            finally:
+                for task in tasks:
+                    task.cancel()
+            if over and outside is not None:
+                await in_thread(outside.forget)
 
 
 class LeftError(TfappError):
@@ -444,14 +554,27 @@ def _job(api: Api, place: PodFolders) -> dict[str, Any]:
         return {}
 
 
-async def _bury(api: Api, place: PodFolders, limits: Limits) -> None:
+async def _testify(outside: Outside, *told: str) -> bool:
+    """See Outside.testify. Returns False if it may not. UnavailableError, SupersededError."""
+    try:
+        await in_thread(outside.testify, *told)
+    except (AwayError, SupersededError):
+        raise
+    except TfappError as error:
+        log.error("programs have no witness when this pod is lost: %s", error)
+        return False
+    return True
+
+
+async def _bury(api: Api, place: PodFolders, limits: Limits, more: float) -> None:
     """Ends the pods of earlier masters of this run, and waits for their end; not longer than
     runners which cannot reach their master let a program run. A master that still ends has the
-    first moments for itself: it ends its pods, and gives their programs time to save."""
+    first moments for itself: it ends its pods, and gives their programs time to save. `more`:
+    seconds that runners may live by a witness that could not be changed."""
     labels = names.run_labels(place.name, place.run)
     fence = limits.heartbeat_lost + 2 * limits.heartbeat if limits.heartbeat_lost else math.inf
     begun = time.monotonic()
-    until = begun + max(fence, limits.stop_grace) + BURY_MARGIN
+    until = begun + max(fence, limits.stop_grace, more) + BURY_MARGIN
     told: set[str] = set()
     while True:
         pods = await in_thread(api.list, "Pod", labels, "", PATIENCE)
@@ -489,6 +612,10 @@ async def _with_files(
     large = {digest for digest in digests if not (place.app / digest).exists()}
     place.received.mkdir(mode=0o700, exist_ok=True)
     missing = {digest for digest in large if not (place.received / digest).exists()}
+    for file in _files(spec):
+        digest = _digest(file)
+        if digest:
+            file.source.file = str((place.received if digest in large else place.app) / digest)
     if missing:
 
         async def changed(left: tuple[str, ...]) -> None:
@@ -496,10 +623,14 @@ async def _with_files(
             await in_thread(record.waiting, files.address, left)
 
         await files.receive(missing, place.received, changed, limit)
-    for file in _files(spec):
-        digest = _digest(file)
-        if digest:
-            file.source.file = str((place.received if digest in large else place.app) / digest)
+
+
+def _missing(place: PodFolders, part: Any) -> bool:
+    """Whether a file of a part of Skein's ApplicationSpec is not here yet."""
+    digests = {_digest(file) for file in part.files.values()} - {""}
+    return not all(
+        (place.app / digest).exists() or (place.received / digest).exists() for digest in digests
+    )
 
 
 def _files(spec: Any) -> Iterator[Any]:

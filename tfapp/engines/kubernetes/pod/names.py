@@ -52,6 +52,17 @@ def application_object(name: str) -> str:
     return f"tfapp-{slug(name)}"
 
 
+def journal_object(name: str) -> str:
+    """The name of what the next master has to know, a ConfigMap."""
+    return f"{application_object(name)}.journal"
+
+
+def witness_object(name: str) -> str:
+    """The name of what tells runners of their master, a ConfigMap, and of the ServiceAccount, Role,
+    RoleBinding and Secret (a token) by which they read it."""
+    return f"{application_object(name)}.witness"
+
+
 def run_object(name: str, run: int) -> str:
     """The name of a run's Secret and Job."""
     return f"tfapp-{slug(name)}-{run}"

@@ -48,18 +48,22 @@ class PodRecord:
         self._over = threading.Event()
         self._writing = threading.Lock()
         self.succeeded = False
+        self.is_superseded = False  # whether another master has the run
+        self.uid = ""  # of the object, once it was read
 
     def read(self) -> Mapping[str, str]:
-        return dict(self._api.require(RECORD, self._name, PATIENCE).get("data") or {})
+        item = self._api.require(RECORD, self._name, PATIENCE)
+        self.uid = str(item["metadata"].get("uid", ""))
+        return dict(item.get("data") or {})
 
     def tells(self, events: Events) -> None:
         """From now on the history is told by `events`, too."""
         self._events = events
 
-    def begins(self, attempt: int, since: str) -> None:
+    def begins(self, attempt: int, since: str, outlived: bool = False) -> None:
         """Records that this master has begun: see RunState. From now on an earlier one can write
         nothing."""
-        self._changed(attempt=attempt, since=since)
+        self._changed(attempt=attempt, since=since, outlived=outlived)
 
     def goes_on(self, state: RunState) -> None:
         """This master goes on with the run in the pod of one that was lost, whose state it was."""
@@ -173,6 +177,7 @@ class PodRecord:
     def _check_still_ours(self, known: RecordedRun) -> None:
         begun = self._version != ""
         if begun and known.state and known.state.attempt > self.state.attempt:
+            self.is_superseded = True
             raise SupersededError("another master has the run")
 
     def _told(self, call: Callable[..., dict[str, Any]], *args: Any) -> dict[str, Any]:

@@ -68,7 +68,8 @@ class RunState(Coded):
     """The state of the master. Addresses are host:port, "" before it serves. `missing`: the SHA-256
     of files that it waits for; they are uploaded to its file server at `files`. `attempt`: the
     number of the master; there is another one each time one was lost, or the run is resumed after a
-    suspension. `since`: the Job's start, which is another one after a suspension."""
+    suspension. `since`: the Job's start, which is another one after a suspension. `outlived`:
+    whether programs may live without it."""
 
     pod: str
     address: str = ""  # of its gRPC server
@@ -76,6 +77,7 @@ class RunState(Coded):
     missing: tuple[str, ...] = ()
     attempt: int = 1
     since: str = ""
+    outlived: bool = False
 
 
 @frozen

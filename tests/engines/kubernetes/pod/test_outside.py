@@ -1,0 +1,188 @@
+"""What outlives a master's pod, with an API server in memory, which is away now and then, and
+masters that end, or hang and come back, at any moment."""
+
+import asyncio
+import itertools
+import random
+
+import pytest
+
+from tests.engines.kubernetes.api_server import Answer, ApiServer
+from tfapp.contract.names import BEAT_PREFIX
+from tfapp.engines.kubernetes.pod import outside as module
+from tfapp.engines.kubernetes.pod.api import Api
+from tfapp.engines.kubernetes.pod.outside import Outside, table_of
+from tfapp.errors import TfappError
+from tfapp.master.launcher import SupersededError
+
+OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "tfapp-a", "uid": "u"}
+JOURNAL, WITNESS = "ConfigMap/tfapp-a.journal", "ConfigMap/tfapp-a.witness"
+
+
+@pytest.fixture
+def server():
+    return ApiServer()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(module, "AWAY_LIMIT", 0.02)
+    monkeypatch.setattr(module, "LAZY", 0.01)
+    monkeypatch.setattr(module, "pauses", lambda: itertools.repeat(0.002))
+
+
+class Master:
+    """Of one epoch. `kept`: the values of which somebody was told. `whole`: whether all that it
+    tells is outside."""
+
+    def __init__(self, server, run=1):
+        api = Api(server, server.namespace)
+        api.patience = 0.0
+        self.outside = Outside(api, "a", run, OWNER)
+        self.outside.told = self.told
+        self.table, self.kept, self.whole = {}, {}, True
+        self.tasks = []
+
+    def claims(self):
+        """What another one has left."""
+        left = self.outside.claim(1)
+        self.table = table_of(left) if left else {}
+        return self
+
+    def begins(self):
+        self.tasks = [asyncio.ensure_future(self.outside.keep())]
+        return self
+
+    def told(self, complete):
+        self.whole = complete
+
+    async def puts(self, name, value):
+        """Returns once it may be told."""
+        self.table["store", name] = value
+        done = self.outside.changed(dict(self.table), {("store", name): value})
+        if done is not None:
+            await asyncio.shield(done)
+        self.kept["store", name] = value
+
+    async def dies(self):
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+
+def test_nothing_that_was_told_is_lost_and_no_two_masters_act(server):
+    """In random histories. The next master knows all that one has told, but for what it has told
+    after it had told runners that they must not follow; and one that has lost its place is never
+    told that it may act."""
+    chance = random.Random(7)
+    acted = []
+
+    async def history(number):
+        known, hung = {}, []
+        for epoch in range(1, 5):
+            master = Master(server, run=number).claims()
+            assert master.outside.epoch == epoch
+            assert known.items() <= master.table.items()
+            master.begins()
+            for step in range(chance.randrange(6)):
+                if chance.random() < 0.2:
+                    server.go(away=not server.away)
+                puts = [master.puts(f"k{chance.randrange(3)}", f"{epoch} {step}")]
+                if hung and chance.random() < 0.5:
+                    puts.append(hung[-1].puts("k0", "stale"))
+                found = await asyncio.wait_for(asyncio.gather(*puts, return_exceptions=True), 60)
+                assert found[0] is None
+                acted.append(server.away)
+                for refused in found[1:]:
+                    assert isinstance(refused, SupersededError) or not hung[-1].whole
+            server.go(away=False)
+            # What was told while it could not be kept is told to nobody who lives.
+            known = dict(master.kept) if master.whole else {}
+            if chance.random() < 0.5:
+                hung.append(master)
+            else:
+                await master.dies()
+        last = Master(server, run=number).claims().table
+        for master in hung:
+            await asyncio.gather(master.puts("k1", "stale"), return_exceptions=True)
+            await master.dies()
+        assert "stale" not in last.values()
+        assert Master(server, run=number).claims().table == last
+
+    for number in range(1, 41):
+        asyncio.run(history(number))
+    assert set(acted) == {True, False}
+
+
+def test_of_two_that_begin_at_once_one_leaves(server):
+    first, second = Master(server).claims(), Master(server).claims()
+    assert (first.outside.epoch, second.outside.epoch) == (1, 2)
+    second.outside.testify("container_1_0001_02", "new:1", "new:2")
+    with pytest.raises(SupersededError):
+        first.outside.testify("container_1_0001_01", "old:1", "old:2")
+    assert server.objects[WITNESS]["data"]["address"] == "new:1"
+
+
+def test_the_next_run_begins_with_nothing(server):
+    async def story():
+        master = Master(server).claims().begins()
+        await master.puts("k", "x")
+        await master.dies()
+        return Master(server, run=2).outside.claim(1)
+
+    assert asyncio.run(story()) == b""
+    assert Master(server, run=2).outside.claim(1) == b""  # the next one finds nothing either
+    with pytest.raises(SupersededError):
+        Master(server, run=1).outside.claim(1)
+
+
+def test_heartbeats_wait_for_nothing(server):
+    async def story():
+        master = Master(server).claims()
+        assert await master.puts(f"{BEAT_PREFIX}w/0", "1") is None
+        master.begins()
+        await master.puts("k", "x")
+        await master.dies()
+
+    asyncio.run(story())
+
+
+def test_a_journal_that_is_too_large(server, monkeypatch):
+    """Nobody waits for it, and runners are told."""
+    monkeypatch.setattr(module, "MAX_SIZE", 10)
+
+    async def story():
+        master = Master(server).claims().begins()
+        await master.puts("k", "x")
+        await master.dies()
+        return master.whole
+
+    assert asyncio.run(story()) is False
+
+
+def test_it_may_not_be_made(server):
+    server.refusals.append(Answer({"reason": "Forbidden", "message": "no"}, 403))
+    with pytest.raises(TfappError, match="no"):
+        Master(server).claims()
+
+
+def test_a_witness_is_renewed_until_another_master_has_it(server, monkeypatch):
+    monkeypatch.setattr(module, "RENEW", 0.001)
+
+    async def story():
+        first = Master(server).claims()
+        left = []
+        first.outside.superseded = lambda: left.append(1)
+        first.outside.testify("container_1_0001_01", "old:1", "old:2")
+        renewing = asyncio.ensure_future(first.outside.renew())
+        seen = set()
+        while len(seen) < 3:
+            seen.add(server.objects[WITNESS]["metadata"]["resourceVersion"])
+            await asyncio.sleep(0.001)
+        second = Master(server).claims()
+        second.outside.testify("container_1_0001_01", "new:1", "new:2")
+        await asyncio.wait_for(renewing, 60)
+        return left
+
+    assert asyncio.run(story()) == [1]
+    assert server.objects[WITNESS]["data"]["address"] == "new:1"
