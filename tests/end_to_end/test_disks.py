@@ -86,7 +86,7 @@ def without_note(text: str) -> list[str]:
     ids=("nothing", "a bit", "enough to begin", "a bit more"),
 )
 def test_a_full_disk(tfapp, tmp_path, cached, free, message):
-    with mounted("size=6m", tfapp.work, tmp_path / "disk") as (on_disk, disk):
+    with mounted("size=8m", tfapp.work, tmp_path / "disk") as (on_disk, disk):
         others = ["other"] if cached else []
         for name in others:
             on_disk.ok("create", name, *CREATE[2:])
@@ -116,7 +116,7 @@ def test_a_disk_that_is_full_once_the_programs_run(tfapp, tmp_path):
         "        print('full')\n"
     )
     tfapp.program(program)
-    with mounted("size=6m", tfapp.work, tmp_path / "disk") as (on_disk, disk):
+    with mounted("size=8m", tfapp.work, tmp_path / "disk") as (on_disk, disk):
         flags = ("--files", "program.py", "--option", "env.STONE", tmp_path / "disk" / "stone")
         assert on_disk.ok(*CREATE, *flags) == "full\n"
         assert on_disk.living() == []
