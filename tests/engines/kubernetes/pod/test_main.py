@@ -524,9 +524,10 @@ class Pod:
 
     @property
     def master(self):
-        """Its process; 0 while there is none."""
+        """Its process; 0 while there is none. What the master has its parent start is in this
+        session, too, until it has begun one of its own."""
         found = filter(None, map(stat, children(self.process.pid)))
-        return max((each.pid for each in found if each.session == self.process.pid), default=0)
+        return min((each.pid for each in found if each.session == self.process.pid), default=0)
 
     def lose(self):
         """Kills the master and waits for the next one."""
