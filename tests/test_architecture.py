@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "interrupts": set(),
     "threads": set(),
     "ready": set(),
+    "sources": set(),
     "listener": set(),
     "library_path": set(),
     "tools": set(),
@@ -48,8 +49,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "documents": {"errors", "problems"},
     "schema": {"close_match", "documents", "errors", "library_path", "problems", "shipped"},
     "page": {"contract", "listener"},
-    "package": BASE | {"documents", "schema"},
-    "environment": {"contract", "disk", "errors", "problems", "standalone", "tools"},
+    "package": BASE | {"documents", "schema", "sources"},
+    "environment": {"contract", "disk", "errors", "problems", "sources", "standalone", "tools"},
     "compiler": BASE | {"", "disk", "package", "environment", "skein_library"},
     # What travels into containers.
     "script": {"contract", "errors"},
@@ -79,7 +80,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"protocol", "skein_library", "standalone", "storage", "tools"},
     "api": BASE
     | {"disk", "environment", "engines", "compiler", "interrupts", "launch", "package"}
-    | {"feed", "page", "program", "storage", "topology"},
+    | {"feed", "page", "program", "sources", "storage", "topology"},
     "launch": BASE
     | {"disk", "documents", "environment", "schema", "package", "compiler", "engines", "page"}
     | {"interrupts", "storage", "tools"},
@@ -213,6 +214,8 @@ ALONE = {
         "tfapp.storage.objects",
         "tfapp.storage.reading",
     },
+    # In tfapp.sources a fault of Python's is met.
+    r"\bast\.parse\(": {"tfapp.sources", "tfapp.standalone.question"},  # a process of its own
     r"\.accept\(|sock_accept\(|serve_forever|start_server\(": {
         "tfapp.listener",
         "tfapp.engines.kubernetes.forward",  # on loopback, for the moments of one command

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection, Iterable, Iterator
 
 from tfapp.frozen import frozen
+from tfapp.sources import parsed
 
 # Whether an import is carried out: when the module is loaded, when a function is called, or
 # perhaps never, as in `try: ... except ImportError:` and below an `if`.
@@ -35,7 +36,7 @@ def imports_of(
     TYPE_CHECKING` are left out. Imports in the functions `called` (None: in all) count as imported
     at load time. Empty for source that this Python cannot parse."""
     try:
-        tree = ast.parse(source)
+        tree = parsed(source)
     except (SyntaxError, ValueError, RecursionError):
         return []
     found = _walk(tree.body, AT_LOAD, package, called)
@@ -119,7 +120,7 @@ def variables_of(source: bytes) -> list[Variable]:
     if b"environ" not in source and b"getenv" not in source:
         return []
     try:
-        tree = ast.parse(source)
+        tree = parsed(source)
     except (SyntaxError, ValueError, RecursionError):
         return []
     return [

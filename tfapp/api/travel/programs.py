@@ -21,6 +21,7 @@ from tfapp.frozen import frozen
 from tfapp.package.find import nearby
 from tfapp.program.context import accepts_context
 from tfapp.program.named import NamedFunction
+from tfapp.sources import parsed
 
 _DATA = "Give numbers, text, lists and mappings with keys of text."
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
@@ -164,7 +165,7 @@ def _function(given: Callable[..., Any]) -> Callable[..., Any]:
 def _defines(source: Path, name: str) -> bool:
     """Whether the module in `source` has `name` at its top level, or may have it."""
     try:
-        tree = ast.parse(source.read_bytes())
+        tree = parsed(source.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return True  # told when it is imported
     for node in ast.walk(tree):

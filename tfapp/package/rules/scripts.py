@@ -15,6 +15,7 @@ from tfapp.package.rules.rule import Found, did_you_mean, rule, settings
 from tfapp.package.safety import unsafe_reason
 from tfapp.problems import WARNING, Position
 from tfapp.shipped import app_packages_dir
+from tfapp.sources import parsed
 
 TRAINING_ROLES = ("chief", "worker", "ps", "evaluator")
 # Keys of site.global by which a component's Python is another one, beside run.mode.
@@ -282,7 +283,7 @@ def _imported(text: bytes) -> Iterator[tuple[str, int, int]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            nodes = list(ast.walk(ast.parse(text)))
+            nodes = list(ast.walk(parsed(text)))
         except (SyntaxError, ValueError, RecursionError):  # another rule says so
             return
     for node in nodes:
