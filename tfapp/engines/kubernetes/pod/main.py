@@ -280,22 +280,18 @@ class PodMaster:
         owner = {"apiVersion": "v1", "kind": RECORD, "name": name, "uid": uid}
         return Outside(self._api, place.name, place.run, owner, epoch)
 
-    def _claim(self, least: int) -> tuple[Outside | None, bytes]:
-        """The copy of the journal, once it is this master's, and what is in it. None where pods do
-        not outlive their master, or not that of another pod."""
-        asks = ENV_WITNESS in (self._place.app / "pods").read_text()
-        if not self._shipped.keeps or not asks:
-            return None, b""
-        outside = self._outside(self._record.uid)
+    def _claim(self, outside: Outside, least: int) -> bytes | None:
+        """What is in the copy of the journal, once it is this master's. None if pods do not outlive
+        that of their master."""
         try:
-            return outside, outside.claim(least)
+            return outside.claim(least)
         except AwayError as error:
             raise UnavailableError(f"the run cannot be claimed: {error}") from error
         except SupersededError:
             raise
         except TfappError as error:
             log.error("programs do not outlive this pod, of which nothing may be kept: %s", error)
-            return None, b""
+            return None
 
     def _left(self, known: RecordedRun, journal: bytes) -> tuple[Begun, Kept] | None:
         """What the master of another pod, which was lost, has left to go on with."""
@@ -318,13 +314,17 @@ class PodMaster:
         job = await in_thread(_job, api, place)
         since = job.get("status", {}).get("startTime", "")
         outside: Outside | None = None
+        journal: bytes | None = None
         if known.ending is None:
             attempt = known.state.attempt + 1 if known.state is not None else 1
-            outside, journal = await terminated.unless(in_thread(self._claim, attempt))
-            attempt = outside.epoch if outside is not None else attempt
+            if self._shipped.keeps and ENV_WITNESS in (place.app / "pods").read_text():
+                claimed = self._outside(record.uid)
+                journal = await terminated.unless(in_thread(self._claim, claimed, attempt))
+                if journal is not None:
+                    outside, attempt = claimed, claimed.epoch
         if known.state is not None and known.ending is None:
             lost = since == known.state.since != ""
-            left = self._left(known, journal) if lost else None
+            left = self._left(known, journal) if lost and journal is not None else None
             if left is not None and outside is not None:
                 await in_thread(record.begins, attempt, since, True)
                 begun, kept = left

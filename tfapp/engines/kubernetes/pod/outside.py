@@ -60,8 +60,8 @@ log = logging.getLogger(__name__)
 
 
 class Outside:
-    """The two objects of a run, for one master. See tfapp.master.journal.Copy. Use it in the event
-    loop. `epoch`: 0 before it has claimed the copy. `owner`: of the objects, a reference.
+    """The two objects of a run, for one master. See tfapp.master.journal.Copy. Make and use it in
+    the event loop. `epoch`: 0 before it has claimed the copy. `owner`: of the objects, a reference.
     `superseded` is called when a master of a higher epoch has claimed them, `told` with whether the
     copy is complete, when that changes."""
 
