@@ -8,6 +8,8 @@ import socket
 from tfapp.contract.channel import CHUNK, OUTPUT
 from tfapp.runner.beside import Passing
 
+F_SETPIPE_SZ = 1031  # of fcntl from Python 3.10 on
+
 
 class Ended:
     """A command that has ended, and written `data` before."""
@@ -17,7 +19,7 @@ class Ended:
     def __init__(self, data):
         self.wakes, _ = self.pair = socket.socketpair()
         self.reads, writes = os.pipe()
-        fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 2 * len(data))
+        fcntl.fcntl(writes, F_SETPIPE_SZ, 2 * len(data))
         assert os.write(writes, data) == len(data)
         os.close(writes)
         self.sources = {self.reads}

@@ -45,7 +45,7 @@ def test_a_token_of_the_kms_is_not_told():
 
     with pytest.raises(base.Failed, match=r"delegation=\.\.\.\)") as caught:
         hdfs.Hdfs().done(call)
-    assert "SECRET" not in "".join(traceback.format_exception(caught.value))
+    assert "SECRET" not in "".join(traceback.format_exception(caught.type, caught.value, caught.tb))
 
 
 def test_without_a_ticket_tokens_are_not_for_a_zone(monkeypatch):
