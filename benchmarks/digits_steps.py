@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
 import tensorflow as tf
 from train import build_model, digits, is_first_worker  # examples/digits-multiworker
@@ -25,8 +26,8 @@ class Stopwatch(tf.keras.callbacks.Callback):
         self.seconds = time.perf_counter() - self._begin
 
 
-def main(steps: int) -> None:
-    """Trains so many steps, in an epoch of their own."""
+def training() -> tuple[Any, Any]:
+    """The model of the digits example under its strategy, and its batches without an end."""
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     (images, labels), _ = digits()
     data = tf.data.Dataset.from_tensor_slices((images, labels)).repeat()
@@ -36,7 +37,12 @@ def main(steps: int) -> None:
             optimizer="adam",
             loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         )
-    batches = data.batch(BATCH * strategy.num_replicas_in_sync)
+    return model, data.batch(BATCH * strategy.num_replicas_in_sync)
+
+
+def main(steps: int) -> None:
+    """Trains so many steps, in an epoch of their own."""
+    model, batches = training()
     model.fit(batches, steps_per_epoch=min(steps, WARM_UP), verbose=0)
     stopwatch = Stopwatch()
     model.fit(batches, steps_per_epoch=steps, callbacks=[stopwatch], verbose=0)

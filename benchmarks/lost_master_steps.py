@@ -7,9 +7,9 @@ import sys
 import time
 
 import tensorflow as tf
-from train import build_model, digits, is_first_worker  # examples/digits-multiworker
+from digits_steps import training  # beside this file
+from train import is_first_worker  # examples/digits-multiworker
 
-BATCH = 32  # images per worker and step
 FEW = 10  # steps
 
 
@@ -28,16 +28,7 @@ class Times(tf.keras.callbacks.Callback):
 
 def main(path: str) -> None:
     """Trains until it is ended."""
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    (images, labels), _ = digits()
-    data = tf.data.Dataset.from_tensor_slices((images, labels)).repeat()
-    with strategy.scope():
-        model = build_model()
-        model.compile(
-            optimizer="adam",
-            loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        )
-    batches = data.batch(BATCH * strategy.num_replicas_in_sync)
+    model, batches = training()
     callbacks = [Times(path)] if is_first_worker() else []
     model.fit(batches, steps_per_epoch=10_000_000, callbacks=callbacks, verbose=0)
 
