@@ -1,6 +1,7 @@
 """TensorFlow on URLs, against the same program on files of this machine and against the bytes alone
 by the library that opens them: on an S3 server that it starts, and on the HDFS of `--hdfs URL`, a
-folder that may be written. Says whether the bars are met."""
+folder that may be written. `--rate 2500mbit` lets no more than that pass between the processes of
+this machine, as a network does. Says whether the bars are met."""
 
 from __future__ import annotations
 
@@ -8,14 +9,13 @@ import contextlib
 import itertools
 import json
 import os
-import re
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -134,19 +134,22 @@ def start(rounds: int) -> None:
     print(f"start: {1000 * more:.0f} ms more ({met}: at most {1000 * START:.0f})", flush=True)
 
 
-# Its first instance saves its steps. All say when they train.
+# Its first instance saves its steps. All say when they train in files of this machine, which is
+# each of the nodes: to ask for their logs would take the processors that they need.
 SAVES = """
-import os, time
+import os, pathlib, time
 import tensorflow as tf
 step, folder = tf.Variable(0), os.environ["TFAPP_CHECKPOINT_DIR"]
 manager = tf.train.CheckpointManager(tf.train.Checkpoint(step=step), folder, max_to_keep=2)
 manager.restore_or_initialize()
-print("generation", os.environ["TFAPP_GENERATION"], "trains at", time.time(), flush=True)
+says = pathlib.Path(os.environ["SAYS"], os.environ["TFAPP_GENERATION"])
+says.mkdir(parents=True, exist_ok=True)
+(says / os.environ["TFAPP_INDEX"]).write_text(str(time.time()))
 while True:
     step.assign_add(1)
     if os.environ["TFAPP_INDEX"] == "0" and step % 5 == 1:
         manager.save()
-        print("saved", int(step), flush=True)
+        (says / "saved").touch()
     time.sleep(0.2)
 """
 
@@ -172,19 +175,16 @@ def lost_container(hdfs: str, folder: Path, rounds: int) -> None:
     def seconds(prefix: str) -> float:
         flags = ("-w", 2, "--memory", "1200 MiB", "--detach", "--wait", str(LIMIT))
         name = f"lost-{os.getpid()}-{next(numbers)}"
-        tfapp.ok("run", "saves.py", *flags, "--name", name, "--checkpoints", prefix)
+        says = folder / name
+        words = ("--name", name, "--checkpoints", prefix, "-e", f"SAYS={says}")
+        tfapp.ok("run", "saves.py", *flags, *words)
         try:
-            wait(lambda: "saved 6" in tfapp.asks("logs", name, "worker/0"), name, LIMIT)
+            wait((says / "1" / "saved").exists, name, LIMIT)
             begin = time.time()
             os.kill(tfapp.process(name, "worker/1", "tfapp-runtime\0runner"), signal.SIGKILL)
-            trains = re.compile(r"^generation 2 trains at ([\d.]+)", re.MULTILINE)
-
-            def again() -> list[str]:
-                logs = [tfapp.asks("logs", name, f"worker/{index}") for index in range(2)]
-                found = [trains.search(log) for log in logs]
-                return [one[1] for one in found if one] if all(found) else []
-
-            return max(map(float, wait(again, name, LIMIT))) - begin
+            again = [says / "2" / str(index) for index in range(2)]
+            wait(lambda: all(one.exists() and one.read_text() for one in again), name, LIMIT)
+            return max(float(one.read_text()) for one in again) - begin
         finally:
             tfapp.ok("destroy", name, "--force")
 
@@ -196,11 +196,27 @@ def lost_container(hdfs: str, folder: Path, rounds: int) -> None:
     print(f"lost container: {more:.2f} s more ({met}: at most {RECOVERY:g})", flush=True)
 
 
+@contextlib.contextmanager
+def network(rate: str) -> Iterator[None]:
+    """Between the processes of this machine nothing is faster than `rate`, in the words of `tc`. It
+    takes root."""
+
+    def tc(action: str, *more: str) -> None:
+        subprocess.run(["tc", "qdisc", action, "dev", "lo", "root", *more], check=True)
+
+    tc("add", "tbf", "rate", rate, "burst", "1mb", "latency", "50ms")
+    try:
+        yield
+    finally:
+        tc("delete")
+
+
 def main() -> None:
     """All of it."""
     arguments = parser(__doc__, ROUNDS)
     arguments.add_argument("--megabytes", metavar="N", type=int, default=MEGABYTES)
     arguments.add_argument("--hdfs", metavar="URL", help="also on HDFS and YARN, in this folder")
+    arguments.add_argument("--rate", metavar="RATE", help="of the network, in the words of tc")
     arguments.add_argument("parts", nargs="*", choices=[[], *PARTS], help="default: all")
     args = arguments.parse_args()
     with contextlib.ExitStack() as stack:
@@ -210,6 +226,8 @@ def main() -> None:
         parts = args.parts or PARTS
         if "start" in parts:
             start(3 * args.rounds - 2)
+        if args.rate:
+            stack.enter_context(network(args.rate))
         steps("make", local)
         if "processors" in parts:
             processors(steps, local, args.rounds)

@@ -74,11 +74,13 @@ class ClusterError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """How many NodeManagers, and what each offers. `memory` in MiB."""
+    """How many NodeManagers, and what each offers. `memory` in MiB. HDFS keeps a replica of each
+    block on each DataNode."""
 
     nodes: int = 3
     memory: int = 8192
     vcores: int = 8
+    datanodes: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,11 +254,27 @@ class Cluster:
         self.web("add-node-labels", {"nodeLabelInfo": [{"name": LABEL, "exclusivity": "true"}]})
         for node in range(1, size.nodes + 1):
             self._launch_node(node)
-        self._run("datanode", DATANODE)
+        for number in range(1, size.datanodes + 1):
+            self._launch_datanode(number)
         self._await_nodes(lambda found: len(found) == size.nodes)
         labelled = f"{self.host(size.nodes)}:{self._ports()['node']}"
         self.web(f"nodes/{labelled}/replace-labels?labels={LABEL}", {})
         self._await(self._storage_answers, "HDFS")
+
+    def _launch_datanode(self, number: int) -> None:
+        """The first as hdfs-site.xml has it, each other with ports and a folder of its own."""
+        if number == 1:
+            self._run("datanode", DATANODE)
+            return
+        name, host, ports = f"datanode{number}", self.host(0), free_ports([self.host(0)])
+        settings = {
+            "data.dir": f"file://{self.folder / 'data' / name}",
+            "address": f"{host}:{ports['datanode']}",
+            "ipc.address": f"{host}:{ports['datanode_ipc']}",
+            "http.address": f"{host}:{ports['datanode_web']}",
+        }
+        options = (f"dfs.datanode.{key}={value}" for key, value in settings.items())
+        self._run(name, DATANODE, *(word for option in options for word in ("-D", option)))
 
     def _launch_node(self, node: int) -> None:
         host, ports = self.host(node), self._ports()
@@ -343,7 +361,10 @@ class Cluster:
         query = "jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo"
         found = json.loads(self._http(f"http://127.0.0.1:{self._ports()['namenode_web']}/{query}"))
         beans = found["beans"]  # none in its first moment
-        return any(not info["Safemode"] and json.loads(info["LiveNodes"]) for info in beans)
+        wanted = self._state()["size"]["datanodes"]
+        return any(
+            not info["Safemode"] and len(json.loads(info["LiveNodes"])) == wanted for info in beans
+        )
 
     def _http(self, url: str, data: object = None) -> bytes:
         """Answer to a GET, or to a POST of `data`."""
@@ -516,7 +537,8 @@ def main(argv: list[str]) -> int:
 
 def _execute(args: argparse.Namespace, cluster: Cluster) -> None:
     if args.command == "start":
-        seconds = cluster.start(Size(args.nodes, args.memory, args.vcores))
+        names = [field.name for field in dataclasses.fields(Size)]
+        seconds = cluster.start(Size(**{name: getattr(args, name) for name in names}))
         print(f"up after {seconds:.1f} s in {cluster.folder}", file=sys.stderr)
         _print_exports(cluster)
     elif args.command == "stop":

@@ -61,12 +61,13 @@ def test_a_second_cluster_runs_beside_it_and_leaves_nothing(cluster, tmp_path):
     folder = tmp_path / "second"
     run = [sys.executable, str(PROGRAM)]
     where = ["--dir", str(folder), "--cache", str(cluster.cache)]
-    started = subprocess.run([*run, "start", "--nodes", "1", *where], timeout=2 * LIMIT)
+    size = ["--nodes", "1", "--datanodes", "2"]
+    started = subprocess.run([*run, "start", *size, *where], timeout=2 * LIMIT)
     assert started.returncode == 0
     again = subprocess.run([*run, "start", *where], capture_output=True, text=True)
     assert again.returncode == 1
     assert again.stderr == (f"cluster.py: the cluster in {folder} runs already; stop it first\n")
-    assert len(processes_below(folder)) == 4
+    assert len(processes_below(folder)) == 5
     subprocess.run([*run, "stop", *where], check=True, timeout=LIMIT)
     assert processes_below(folder) == []
     assert not folder.exists()
