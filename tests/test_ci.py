@@ -37,6 +37,7 @@ def test_skips(tmp_path, reason, code, text):
     assert (done.returncode, done.stdout, done.stderr) == (code, text, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [(), ("-n", "2")])
 def test_a_session_that_takes_too_long_fails_and_names_the_slowest(flags):
     words = ("-m", "pytest", "-p", "no:cacheprovider", "--durations=3", "-vv", *flags)

@@ -235,6 +235,7 @@ def without_threads(port, monkeypatch):
 STRANGERS = {made.__name__: made for made in (idle, slow, without_threads)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strangers", STRANGERS)
 @pytest.mark.parametrize("at", LISTENERS)
 def test_those_who_belong_there_come_through(at, strangers, tmp_path, monkeypatch, caplog):

@@ -17,6 +17,7 @@ ROOT = Path(tfapp.__file__).parents[1]
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "shows"),
     [
@@ -59,6 +60,7 @@ def test_the_components_of_the_guide(tmp_path, monkeypatch):
 PUBLIC = {*tfapp._NAMES.values(), "tfapp.program.reporting", "tfapp.tf_yarn"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(PUBLIC - {"tfapp.api.mlflow"}))  # that is in test_mlflow.py
 def test_the_examples_of_docstrings(name):
     module = importlib.import_module(name)

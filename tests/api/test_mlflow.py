@@ -36,6 +36,7 @@ def store(tmp_path, monkeypatch, mlflow):
     mlflow.set_tracking_uri(before)
 
 
+@pytest.mark.slow
 def test_the_example_of_its_docstring(store):
     done = doctest.testmod(tfapp.api.mlflow, extraglobs={"tfapp": tfapp, "__name__": "__main__"})
     assert (done.failed, done.attempted > 0) == (0, True)

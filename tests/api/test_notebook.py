@@ -82,6 +82,7 @@ tfapp.run(waits, name="interrupted-here")
 """
 
 
+@pytest.mark.slow
 def test_a_kernels_interrupt_stops_the_application_once():
     manager, client = start_new_kernel()
     try:

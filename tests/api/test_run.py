@@ -79,6 +79,7 @@ def waits(context):
 """
 
 
+@pytest.mark.slow
 def test_what_programs_return_report_and_write_comes_back(module, tmp_path, capfd):
     program = module(PROGRAM)
     (tmp_path / "beside.txt").write_text("beside")
@@ -194,6 +195,7 @@ def grown(status):
     return status.generation > 1 and status.state == "RUNNING" and len(running) == 3
 
 
+@pytest.mark.slow
 def test_a_handle(module, tmp_path):
     program = module(PROGRAM)
     with tfapp.submit(
@@ -237,6 +239,7 @@ def test_a_handle(module, tmp_path):
     assert application.status().state == "SUCCEEDED"
 
 
+@pytest.mark.slow
 def test_the_end_of_a_block_stops_what_runs(module, tmp_path):
     with tfapp.submit(module(PROGRAM).waits, data=tmp_path, name="left", show=False) as application:
         application.wait_until_running(LIMIT)
@@ -301,6 +304,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_in_processes_that_multiprocessing_spawns(tmp_path):
     script = tmp_path / "sweep.py"
     script.write_text(SWEEP)
@@ -311,6 +315,7 @@ def test_in_processes_that_multiprocessing_spawns(tmp_path):
     assert done.stdout.splitlines()[1] == "FAILED chief/0", done.stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_the_application_once(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

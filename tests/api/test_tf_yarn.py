@@ -179,6 +179,7 @@ def train(rate):
 """
 
 
+@pytest.mark.slow
 def test_a_program_with_nothing_but_its_import_line_changed(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "own_experiments.py").write_text(EXPERIMENTS)

@@ -11,6 +11,8 @@ import pytest
 
 from tests.end_to_end.command_line import LIMIT, CommandLine, read_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def tfapp(tmp_path, tfapp_home):

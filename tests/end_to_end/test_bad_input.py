@@ -76,6 +76,7 @@ def failed(tfapp: CommandLine, summary: str, *words: object, code: int = 65) -> 
 IN_1 = r"in generation 1, [0-9.]+ s after its start: no data\."
 
 
+@pytest.mark.slow
 def test_a_program_that_exits_3(tfapp, package):
     (package / "files" / "program.py").write_text(
         "import os, signal, sys\n"
@@ -112,6 +113,7 @@ SCRIPTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("script", "summary", "place"), SCRIPTS, ids=range(len(SCRIPTS)))
 def test_a_script_that_fails(tfapp, package, script, summary, place):
     (package / SCRIPT).write_text(script)
@@ -122,6 +124,7 @@ def test_a_script_that_fails(tfapp, package, script, summary, place):
     assert "runner/" not in seen
 
 
+@pytest.mark.slow
 def test_a_port_range_that_is_full(tfapp, package):
     with socket.socket() as taken:
         taken.bind(("", 0))

@@ -27,6 +27,8 @@ from tfapp.contract.sessions import SessionOffer, SessionRequest
 from tfapp.engines import open_engine
 from tfapp.runner.sessions import MOST
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def running(tfapp):

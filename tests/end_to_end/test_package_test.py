@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 PRIMES = Path(__file__).parents[2] / "examples" / "primes"
 
 
+@pytest.mark.slow
 def test_nothing_runs_after_a_mistake(tfapp):
     enough = ("--option", "site.global.primes.limit", 10**9)
     done = tfapp("test-package", PRIMES, "--run", *enough, "--kill", "counter/7")

@@ -9,6 +9,8 @@ import pytest
 from tests.end_to_end.trainings import COUNTING, RUNNER, Counting, wait_until, with_policy
 from tfapp.processes import identify
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.slow
 def test_what_ends_comes_back_and_instances_come_and_go(tfapp, tmp_path):

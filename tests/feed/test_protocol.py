@@ -188,6 +188,7 @@ READY = {"ready": {"batch": 10, "columns": None, "window": 1, "state": None, "ob
 HOLDS = {"hold": True}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", ["new", "ready", "held"])
 def test_every_line_of_a_program(world, connected, state):
     """To the driver: the feed ends at once, for all, with the program's name."""

@@ -222,6 +222,7 @@ def test_where_a_module_that_is_missing_lies(tmp_path, program, lies, said):
     assert found == (f"it lies {said}" if said else "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "file", "way"),
     [

@@ -47,6 +47,7 @@ def ends_unreachable(call, connection):
     assert isinstance(outcome.get(timeout=PATIENCE), UnreachableError)
 
 
+@pytest.mark.slow
 def test_no_call_waits_longer_than_its_deadline_for_a_stopped_master(server):
     with server.connect(deadline=0.2) as used, server.connect(deadline=0.2) as fresh:
         server.connect().get("warm")

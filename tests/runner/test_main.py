@@ -430,6 +430,7 @@ def test_a_broken_stream_loses_no_order(application):
     assert application.dismissed() == 0
 
 
+@pytest.mark.slow
 def test_without_a_master_the_runner_ends_its_program(application):
     application.write_program(STUBBORN)
     application.start(heartbeat_lost=2)

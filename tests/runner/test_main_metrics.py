@@ -3,6 +3,8 @@
 import json
 import time
 
+import pytest
+
 from tests.runner.application import LIMITS
 from tests.runner.driving import eventually
 from tests.runner.event_writer import event, record, simple
@@ -39,6 +41,7 @@ def beat(application) -> Beat:
     return Beat.from_dict(json.loads(value)) if value else Beat(0, 0, "")
 
 
+@pytest.mark.slow
 def test_a_program_that_reports_all_the_time_costs_no_beat_more(application):
     application.write_program(REPORTS)
     (application.root / "work").mkdir()

@@ -43,6 +43,7 @@ CODES = [
 ]
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=300)
 def test_codes_of_a_terminal_hide_no_secret(data):

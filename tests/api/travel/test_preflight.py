@@ -75,6 +75,7 @@ def test_what_an_interpreter_lacks_is_told_with_the_import(interpreter, own, tfa
     assert not any((tfapp_home / "local").glob("*/*"))
 
 
+@pytest.mark.slow
 def test_what_a_function_imports_that_need_not_be_called_is_only_noted(own, tfapp_home, capfd):
     def train():
         import vines  # noqa: F401

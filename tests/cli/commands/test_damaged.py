@@ -199,6 +199,7 @@ CREDENTIALS = [("pem", how) for how in ("nothing", "half", "bytes", "a folder", 
 CREDENTIALS += [("crt", "nothing"), ("crt", "half")]
 
 
+@pytest.mark.slow
 def test_credentials_of_one_that_runs(tmp_path, engine):
     run = engine._home.app("app").run(1)
     run.ending.unlink()
@@ -252,6 +253,7 @@ ENVIRONMENTS = {
 PLAIN = Path(__file__).parents[2] / "end_to_end" / "packages" / "plain"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("key", "file"), [(k, f) for k in ENVIRONMENTS for f in ENVIRONMENTS[k]])
 def test_an_environment_is_made_again(tmp_path, monkeypatch, key, file):
     made = python_environments.make(tmp_path / "env", borrow=False)

@@ -125,6 +125,7 @@ def stream(seed: int, order: str, limit: float) -> tuple[Shared, int]:
     return large, ended
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["oldest", "any"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_of_eight_and_ten_of_one_without_an_end(seed, order):

@@ -275,12 +275,14 @@ class TestHangingMaster:
         if is_alive(master_of(engine)):
             os.kill(master_of(engine).pid, signal.SIGCONT)
 
+    @pytest.mark.slow
     def test_is_not_waited_for(self, engine):
         with pytest.raises(UnreachableError):
             engine.find("app")
         (listed,) = engine.list()
         assert (listed.live, listed.status.state) == (True, "ACCEPTED")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("force", [True, False])
     def test_is_killed_by_stop(self, engine, tmp_path, force):
         stopped = engine.stop("app", "enough", force=force)

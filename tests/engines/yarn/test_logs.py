@@ -220,6 +220,7 @@ def test_a_run_that_nobody_follows_to_its_end_is_copied_no_more(running):
     assert running.asked.count("FINISHED") == 1
 
 
+@pytest.mark.slow
 def test_a_run_whose_logs_nobody_asks_for_is_copied_no_more_until_somebody_does(
     running, monkeypatch
 ):

@@ -303,6 +303,7 @@ def test_a_failed_program_is_the_error_of_inference(world, moment):
     assert words.endswith(f"exit code 1\n{lines}")
 
 
+@pytest.mark.slow
 def test_inference_waits_for_programs_that_begin_again(world):
     def answer(found: Any) -> Any:
         if world.view.generation == 1:

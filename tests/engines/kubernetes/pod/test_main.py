@@ -250,6 +250,7 @@ WAS_RUNNING = dataclasses.replace(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("large", [True, False])
 def test_a_job_that_is_suspended_and_resumed(server, place, large):
     """Before the files of a run are there, and later. The next master goes on where this one was,
@@ -594,6 +595,7 @@ def script_of(pod):
     return identify(int(until(lambda: path.exists() and path.read_text())))
 
 
+@pytest.mark.slow
 def test_a_master_that_is_killed_in_its_pod(server, pod):
     """The next one serves at the same addresses, and goes on with the same pods. What has ended
     meanwhile it learns later, also where there is no API server when it begins."""
@@ -674,6 +676,7 @@ def pending(pid):
     return [number for number in signal.valid_signals() if int(mask, 16) >> (number - 1) & 1]
 
 
+@pytest.mark.slow
 def test_a_master_without_the_journal_of_the_one_before(server, pod):
     """It begins the next generation, with pods of other names, once the others have ended."""
     pod.begins("tfapp-a-1-w-0")
@@ -702,6 +705,7 @@ def others(server):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP])
 def test_a_master_that_is_lost_with_its_pod(server, pod, how):
     """It is killed with all of its pod; or the pod is to end; or its node hangs, and comes back
@@ -759,6 +763,7 @@ def test_a_master_that_is_lost_with_its_pod(server, pod, how):
     assert server.objects["ConfigMap/tfapp-a.journal"]["binaryData"] == {}
 
 
+@pytest.mark.slow
 def test_what_is_not_outside_is_not_gone_on_with(server, pod):
     """While the copy of the journal is refused nobody waits for it, and runners are told. The next
     master lets the witness name no container of before, and ends their pods."""
@@ -775,6 +780,7 @@ def test_what_is_not_outside_is_not_gone_on_with(server, pod):
             assert connection.get(KEY_LOST) == b""
 
 
+@pytest.mark.slow
 def test_a_copy_that_cannot_be_written_holds_nobody_up(server, pod):
     pod.begins("tfapp-a-1-w-0")
     with pod.connect() as connection:
