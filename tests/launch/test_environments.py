@@ -1,6 +1,5 @@
 """Python environments on the local engine, by the commands: real archives, real processes."""
 
-import os
 import platform
 import re
 import subprocess
@@ -10,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests import python_environments
+from tests import programs, python_environments
 from tests.cli.played_engine import shell
 from tfapp.environment import build
 from tfapp.environment.additions import name_of
@@ -56,18 +55,13 @@ def create(tmp_path):
         name: str, *options: str, more: tuple[str, ...] = ("--component", "server", "0")
     ) -> subprocess.CompletedProcess[str]:
         flags = [("--option", k, v) for k, v in zip(options[::2], options[1::2])]
-        return subprocess.run(
-            [
-                *(sys.executable, "-m", "tfapp", "create", name, "--appdef", str(PLAIN)),
-                *("--files", str(tmp_path / "program.py"), str(tmp_path / "beside.py")),
-                *more,
-                *("--option", "site.global.user.scripts.entry", "program.py"),
-                *(word for flag in flags for word in flag),
-            ],
-            env={**os.environ, "TFAPP_HOME": str(tmp_path / "home")},
-            capture_output=True,
-            text=True,
-            timeout=300,
+        return programs.python(
+            *("-m", "tfapp", "create", name, "--appdef", PLAIN),
+            *("--files", tmp_path / "program.py", tmp_path / "beside.py"),
+            *more,
+            *("--option", "site.global.user.scripts.entry", "program.py"),
+            *(word for flag in flags for word in flag),
+            environ={"TFAPP_HOME": str(tmp_path / "home")},
         )
 
     return call
@@ -234,14 +228,9 @@ def test_a_file_that_a_function_misses_and_that_lies_beside_it(tmp_path, stateme
     (tmp_path / "data").mkdir()
     (tmp_path / file).write_text("1")
     (tmp_path / "trains.py").write_text(f"import importlib\ndef train():\n    {statement}\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "tfapp", "run", "trains:train", "-w", "1"],
-        env={**os.environ, "TFAPP_HOME": str(tmp_path / "home")},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    environ = {"TFAPP_HOME": str(tmp_path / "home")}
+    words = ("-m", "tfapp", "run", "trains:train", "-w", "1")
+    done = programs.python(*words, environ=environ, cwd=tmp_path)
     assert done.returncode == 65, done.stderr
     assert done.stderr.splitlines()[-1] == (
         f"{file} lies beside the program and was not shipped: --files {way}"

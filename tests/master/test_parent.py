@@ -4,13 +4,12 @@ import contextlib
 import dataclasses
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 import skein
 
+from tests import programs
 from tests.engines.applications import (
     DEADLINE,
     FOREVER,
@@ -230,7 +229,5 @@ print(parent.look_after(child, line, 1000.0), len(parent.children))
 @pytest.mark.parametrize("words", ["none", "list", "order", "long"])
 def test_no_words_of_a_master_harm_its_parent(words):
     """One that says what is no message is ended."""
-    done = subprocess.run(
-        [sys.executable, "-c", BABBLER, words], capture_output=True, text=True, timeout=DEADLINE
-    )
+    done = programs.python("-c", BABBLER, words, limit=DEADLINE)
     assert (done.stdout, done.stderr) == (f"{-signal.SIGKILL} 0\n", "")

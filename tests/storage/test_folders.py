@@ -1,11 +1,10 @@
 """What tfapp itself does with folders on a real object store."""
 
 import contextlib
-import subprocess
-import sys
 
 import pytest
 
+from tests import programs
 from tests.cli.played_engine import PlayedEngine, shell
 from tests.lacking import needs_storage
 from tests.storage import s3_server
@@ -175,13 +174,12 @@ writing._waiting.add(Writer())
 
 
 def test_the_last_flush_is_made_when_nothing_is_written_any_more():
-    done = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["the gate is closed", "the last flush"]
+    assert programs.printed("-c", ENDS).splitlines() == ["the gate is closed", "the last flush"]
 
 
 @pytest.mark.trains
 def test_a_flush_that_waits_is_made_at_the_end_of_python(store):
     url = f"{FOLDER}/flushed"
-    done = subprocess.run([sys.executable, "-c", FLUSHES, url], capture_output=True, text=True)
+    done = programs.python("-c", FLUSHES, url)
     assert done.returncode == 7, done.stderr
     assert folders.read(store, url, 3) == b"abc"

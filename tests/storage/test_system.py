@@ -2,12 +2,11 @@
 
 import io
 import os
-import subprocess
-import sys
 
 import pytest
 
 import tfapp.storage
+from tests import programs
 from tests.cli.commands.test_tensorboard import write_scalar
 from tests.lacking import needs_storage
 from tests.storage import s3_server
@@ -95,7 +94,7 @@ def test_errors_are_those_of_files(system):
 def test_programs_end_as_they_would(system):
     """obstore's own file system ended one in a hundred by SIGABRT."""
     program = f"import tfapp.storage; tfapp.storage.fsspec({BASE!r}).cat_file({BASE!r} + '/keep')"
-    codes = [subprocess.run([sys.executable, "-c", program]).returncode for _ in range(5)]
+    codes = [programs.python("-c", program).returncode for _ in range(5)]
     assert codes == [0] * 5
 
 
@@ -115,8 +114,5 @@ def test_a_tensorboard_without_tensorflow_reads_event_files(system, server, tmp_
     write_scalar(tmp_path / "train")
     system.put(str(tmp_path / "train"), f"{BASE}/train", recursive=True)
     hook = {"PYTHONPATH": STARTUP, ENV_STORAGE: "/packages"}
-    command = [sys.executable, "-c", BOARD, BASE]
-    environ = {**os.environ, **server, **hook}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "'train': " in done.stdout and "'loss'" in done.stdout and "False" in done.stdout
+    printed = programs.printed("-c", BOARD, BASE, environ={**server, **hook})
+    assert "'train': " in printed and "'loss'" in printed and "False" in printed

@@ -13,6 +13,7 @@ import pytest
 import skein
 
 import tests
+from tests import programs
 from tests.engines.applications import (
     DEADLINE,
     FOREVER,
@@ -422,9 +423,7 @@ class TestNothingHalfMade:
         unshare = ["unshare", "--user", "--map-root-user", "--mount"]
         if subprocess.run([*unshare, "true"], capture_output=True).returncode:
             pytest.skip("this system lets nobody make namespaces")
-        done = subprocess.run(
-            [*unshare, "sh", "-c", script], capture_output=True, text=True, timeout=DEADLINE
-        )
+        done = programs.run(*unshare, "sh", "-c", script, limit=DEADLINE)
         assert done.stdout.splitlines() == [
             f"{tmp_path}/home/apps/app cannot be written: there is no space left on its disk",
             "[]",
