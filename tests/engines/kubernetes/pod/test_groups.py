@@ -7,6 +7,7 @@ import time
 import pytest
 
 from tests.engines.kubernetes.played_kueue import PlayedKueue
+from tests.waiting import until
 from tfapp.contract.names import QUEUE
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.kubernetes.pod import groups as groups_module
@@ -121,13 +122,6 @@ def play(tmp_path, quota, story, **more):
 
     with PlayedKueue("test", quota).running(tmp_path) as server:
         asyncio.run(everything(server))
-
-
-async def until(ready):
-    end = time.monotonic() + 30
-    while not ready():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.01)
 
 
 def group(server, pod):

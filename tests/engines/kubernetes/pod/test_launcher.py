@@ -10,6 +10,7 @@ import time
 import pytest
 
 from tests.engines.kubernetes.api_server import Answer, ApiServer, status
+from tests.waiting import until
 from tfapp.contract.names import ENV_AVOID
 from tfapp.engines.client import SHUTDOWN_DEADLINE
 from tfapp.engines.credentials import new_credentials
@@ -143,13 +144,6 @@ def play(server, story, task=TASK, begun=()):
 
 def main(code, reason="Error"):
     return {"name": "tfapp", "state": {"terminated": {"exitCode": code, "reason": reason}}}
-
-
-async def until(ready):
-    end = time.monotonic() + 60
-    while not ready():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.01)
 
 
 def made(launcher):
