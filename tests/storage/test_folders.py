@@ -7,7 +7,6 @@ import pytest
 from tests import programs
 from tests.cli.played_engine import PlayedEngine, shell
 from tests.lacking import needs_storage
-from tests.storage import s3_server
 from tests.waiting import wait
 from tfapp.engines.checkpoint_folder import stored_checkpoints
 from tfapp.errors import NotFoundError, UnavailableError
@@ -19,16 +18,10 @@ pytestmark = needs_storage
 FOLDER = "s3://bucket/saved/app"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with s3_server.running(tmp_path_factory.mktemp("s3") / "root", ("bucket",)) as environ:
-        yield environ
-
-
 @pytest.fixture
-def store(server, monkeypatch, tmp_path):
+def store(s3, monkeypatch, tmp_path):
     """With two files in FOLDER."""
-    for name, value in server.items():
+    for name, value in s3.items():
         monkeypatch.setenv(name, value)
     store = folders.store_of(FOLDER)
     assert store is not None

@@ -9,7 +9,6 @@ import tfapp.storage
 from tests import programs
 from tests.cli.commands.test_tensorboard import write_scalar
 from tests.lacking import needs_storage
-from tests.storage import s3_server
 from tests.storage.test_startup import STARTUP
 from tfapp.contract.names import ENV_STORAGE
 
@@ -19,15 +18,9 @@ BASE = "s3://bucket/base"
 ODD = ("a#b", "a?b", "a%20b c", "ü+&=")
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with s3_server.running(tmp_path_factory.mktemp("s3") / "root", ("bucket",)) as environ:
-        yield environ
-
-
 @pytest.fixture
-def system(server, monkeypatch):
-    for name, value in server.items():
+def system(s3, monkeypatch):
+    for name, value in s3.items():
         monkeypatch.setenv(name, value)
     system = tfapp.storage.fsspec(BASE)
     with system.open(f"{BASE}/keep", "wb") as file:
@@ -110,9 +103,9 @@ print({run: board.GetAccumulator(run).Tags() for run in board.Runs()}, "tensorfl
 
 
 @pytest.mark.slow
-def test_a_tensorboard_without_tensorflow_reads_event_files(system, server, tmp_path):
+def test_a_tensorboard_without_tensorflow_reads_event_files(system, s3, tmp_path):
     write_scalar(tmp_path / "train")
     system.put(str(tmp_path / "train"), f"{BASE}/train", recursive=True)
     hook = {"PYTHONPATH": STARTUP, ENV_STORAGE: "/packages"}
-    printed = programs.printed("-c", BOARD, BASE, environ={**server, **hook})
+    printed = programs.printed("-c", BOARD, BASE, environ={**s3, **hook})
     assert "'train': " in printed and "'loss'" in printed and "False" in printed
