@@ -68,7 +68,8 @@ def create(tmp_path):
 
 
 def finding(done: subprocess.CompletedProcess) -> str:
-    """The one error, without the folder of its file."""
+    """The one error for which a command ended, without the folder of its file."""
+    assert done.returncode == 77
     (line,) = (line for line in done.stderr.splitlines() if ": error: " in line)
     return re.sub(r"^/\S*/(?=program.py)", "", line)
 
@@ -86,7 +87,6 @@ def test_an_archive_is_unpacked_once_and_runs_the_programs(create, tmp_path):
     assert len([name for name in unpacked if not name.startswith("tfapp-")]) == 1
     archive.unlink()
     gone = create("three", ARCHIVE, str(archive))
-    assert gone.returncode == 77
     assert finding(gone) == (
         f"--option {ARCHIVE}: error: {archive} cannot be read: No such file or directory "
         "[python-environment]"
@@ -118,7 +118,6 @@ def test_what_the_program_imports_is_looked_for(create, tmp_path):
     environment = python_environments.make(tmp_path / "env", borrow=False)
     archive = python_environments.pack(environment, tmp_path / "env.tar.gz")
     done = create("one", ARCHIVE, str(archive))
-    assert done.returncode == 77
     assert finding(done) == (
         f"program.py:2:1: error: the program imports yaml, which {archive} does not have "
         "[missing-module]"
@@ -129,7 +128,6 @@ def test_what_the_program_imports_is_looked_for(create, tmp_path):
 def test_a_program_that_no_interpreter_can_read(create, tmp_path):
     (tmp_path / "program.py").write_text("print('a')\nif x\n")
     done = create("one")
-    assert done.returncode == 77
     assert finding(done).startswith("program.py:2:5: error: Python cannot read the program: ")
 
 
@@ -140,7 +138,6 @@ def test_an_archive_whose_interpreter_is_not_there(create, tmp_path):
     (environment / "bin" / "python").symlink_to("/no/such/python")
     archive = python_environments.pack(environment, tmp_path / "env.tar.gz")
     done = create("one", ARCHIVE, str(archive))
-    assert done.returncode == 77
     assert finding(done) == (
         f"--option {ARCHIVE}: error: {archive} cannot be run: No such file or directory "
         "[python-environment]"
@@ -149,7 +146,6 @@ def test_an_archive_whose_interpreter_is_not_there(create, tmp_path):
 
 def test_an_executable_that_is_not_there(create):
     done = create("one", EXECUTABLE, "/no/python")
-    assert done.returncode == 77
     assert finding(done) == (
         f"--option {EXECUTABLE}: error: /no/python cannot be run: No such file or directory "
         "[python-environment]"
