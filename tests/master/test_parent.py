@@ -13,6 +13,7 @@ from tests import programs
 from tests.engines.applications import (
     DEADLINE,
     FOREVER,
+    await_containers,
     compiled,
     ended,
     environ,
@@ -107,8 +108,7 @@ def test_an_end_that_no_master_has_seen(engine, tmp_path):
     script = f"while [ ! -e '{go_on}' ]; do sleep 0.01; done; exit"
     failing = service(f"{script} 9", instances=2, allow_failures=True)
     engine.create("app", outliving(master=FOREVER, u=service(f"{script} 0"), w=failing))
-    with stock_client(engine) as client:
-        wait_for_containers(client, 3, "RUNNING")
+    await_containers(engine, 3, "RUNNING")
     pid = state(engine).process.pid
     os.kill(pid, signal.SIGSTOP)
     go_on.write_text("")
@@ -123,8 +123,7 @@ def test_a_master_script_that_ends_without_a_master(engine, tmp_path):
     go_on = tmp_path / "go on"
     script = f"while [ ! -e '{go_on}' ]; do sleep 0.01; done"
     engine.create("app", outliving(master=script, w=service()))
-    with stock_client(engine) as client:
-        wait_for_containers(client, 1, "RUNNING")
+    await_containers(engine, 1, "RUNNING")
     os.kill(state(engine).process.pid, signal.SIGSTOP)
     go_on.write_text("")
     eventually(lambda: len(processes(tmp_path)) == 1, "its end")
@@ -135,8 +134,7 @@ def test_a_master_script_that_ends_without_a_master(engine, tmp_path):
 
 def test_one_that_hangs_is_replaced_and_never_acts_again(engine, tmp_path):
     engine.create("app", outliving(master=FOREVER, w=service()))
-    with stock_client(engine) as client:
-        wait_for_containers(client, 1, "RUNNING")
+    await_containers(engine, 1, "RUNNING")
     running = processes(tmp_path)
     lost = kill(engine, signal.SIGSTOP)
     send(lost, signal.SIGCONT)
@@ -166,8 +164,7 @@ def test_deaths_while_it_starts_containers(engine, tmp_path):
         time.sleep(moment)
         kill(engine)
     count = 1 + 3 * ((many - 1) // 3 + 1)
-    with stock_client(engine) as client:
-        wait_for_containers(client, count, "RUNNING")
+    await_containers(engine, count, "RUNNING")
     eventually(lambda: all(lines(engine, f"w_{i}") for i in range(count)), "all are up")
     assert [lines(engine, f"w_{i}") for i in range(count)] == [["up"]] * count
     assert len(processes(tmp_path)) == count + 1
@@ -184,8 +181,7 @@ def test_the_last_one(engine, tmp_path):
 
 def test_without_its_parent_all_end(engine, tmp_path):
     engine.create("app", outliving(master=FOREVER, w=service("setsid sleep 1000000 & " + FOREVER)))
-    with stock_client(engine) as client:
-        wait_for_containers(client, 1, "RUNNING")
+    await_containers(engine, 1, "RUNNING")
     master = state(engine)
     os.kill(master.parent.pid, signal.SIGKILL)
     assert wait_for_exit(master.process, DEADLINE)
@@ -197,14 +193,12 @@ def test_without_its_parent_all_end(engine, tmp_path):
 def test_a_journal_that_cannot_be_read(engine, tmp_path):
     """Then the next master begins anew, as one whose containers are gone."""
     engine.create("app", outliving(master=FOREVER, w=service()))
-    with stock_client(engine) as client:
-        wait_for_containers(client, 1, "RUNNING")
+    await_containers(engine, 1, "RUNNING")
     running = processes(tmp_path)
     os.kill(state(engine).process.pid, signal.SIGSTOP)
     run_folder(engine).journal.write_bytes(b"damage\n" * 3)
     kill(engine)
-    with stock_client(engine) as client:
-        wait_for_containers(client, 1, "RUNNING")
+    await_containers(engine, 1, "RUNNING")
     assert not set(running) & set(processes(tmp_path))
 
 

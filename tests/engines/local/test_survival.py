@@ -17,6 +17,7 @@ from tests import programs
 from tests.engines.applications import (
     DEADLINE,
     FOREVER,
+    await_containers,
     compiled,
     ended,
     environ,
@@ -214,8 +215,7 @@ class TestMasterLost:
 
     def test_containers_die_with_it(self, engine, tmp_path):
         engine.create("app", compiled(master=FOREVER, w=service(instances=2)))
-        with stock_client(engine) as client:
-            wait_for_containers(client, 2, "RUNNING")
+        await_containers(engine, 2, "RUNNING")
         os.kill(master_of(engine).pid, signal.SIGKILL)
         eventually(lambda: processes_under(tmp_path) == [], "the containers' death")
 
@@ -230,8 +230,7 @@ class TestMasterLost:
     def test_other_signals_do_nothing(self, engine, number):
         engine.create("app", compiled(master=FOREVER, w=service()))
         os.kill(master_of(engine).pid, number)
-        with stock_client(engine) as client:
-            wait_for_containers(client, 1, "RUNNING")
+        await_containers(engine, 1, "RUNNING")
 
     def test_its_number_was_given_to_another_process(self, engine):
         engine.create("app", compiled(w=service()))
@@ -268,8 +267,7 @@ class TestHangingMaster:
     @pytest.fixture
     def engine(self, engine, monkeypatch):
         engine.create("app", compiled(master=FOREVER, w=service()))
-        with stock_client(engine) as client:
-            wait_for_containers(client, 1, "RUNNING")
+        await_containers(engine, 1, "RUNNING")
         os.kill(master_of(engine).pid, signal.SIGSTOP)
         monkeypatch.setattr("tfapp.engines.client.DEADLINES", (0.25, 0.5))
         yield engine
@@ -298,8 +296,7 @@ class TestCommandDies:
         os.killpg(process.pid, number)
         process.wait(DEADLINE)
         with local_engine(home) as engine:
-            with stock_client(engine) as client:
-                wait_for_containers(client, 1, "RUNNING")
+            await_containers(engine, 1, "RUNNING")
             assert engine.find("app").live
 
     def test_while_a_master_gets_ready(self, tmp_path, command):
