@@ -47,17 +47,7 @@ def pack(environment: Path, target: Path) -> Path:
 
 def older_pyarrow() -> Path:
     """A folder with the pyarrow for NumPy 1, which WITH_ESTIMATORS has; made once per machine."""
-    environments = _test_environments()
-    folder = environments / "pyarrow-21"
-    with open(environments / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            made = folder.with_suffix(".part")
-            shutil.rmtree(made, ignore_errors=True)
-            words = ("install", "--quiet", "--no-deps", "--target", str(made), "pyarrow==21.*")
-            subprocess.run([sys.executable, "-m", "pip", *words], check=True)
-            made.rename(folder)
-    return folder
+    return _fetched("pyarrow-21", "pyarrow==21.*")
 
 
 def with_jax(folder: Path) -> Path:

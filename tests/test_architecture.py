@@ -6,12 +6,12 @@ import ast
 import configparser
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.import_graph import ROOT, cycles, imports, modules, room
 from tfapp.cli.commands import COMMANDS
 from tfapp.compiler import runtime
@@ -413,9 +413,7 @@ HEAVY = {
 def loaded_by(program: str, cwd: Path = REPOSITORY) -> set[str]:
     """The top-level modules that a fresh interpreter has loaded after `program`."""
     code = f"{program}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)), file=sys.stderr)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, timeout=120
-    )
+    done = programs.python("-c", code, cwd=cwd)
     assert done.returncode == 0, done.stderr
     return {name.split(".")[0] for name in json.loads(done.stderr.splitlines()[-1])}
 

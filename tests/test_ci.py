@@ -2,7 +2,6 @@
 
 import configparser
 import importlib.util
-import os
 import re
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from tests import programs
 from tests.readme import README
 
 CHECK = README.parent / ".ci" / "check_skips.py"
@@ -31,9 +31,7 @@ def test_skips(tmp_path, reason, code, text):
         f'<skipped type="pytest.skip" message="{reason}"/></testcase>'
         '<testcase classname="tests.test_x" name="test_b"/></testsuite></testsuites>'
     )
-    done = subprocess.run(
-        [sys.executable, CHECK, report], capture_output=True, text=True, timeout=60
-    )
+    done = programs.python(CHECK, report)
     assert (done.returncode, done.stdout, done.stderr) == (code, text, "")
 
 
@@ -41,14 +39,8 @@ def test_skips(tmp_path, reason, code, text):
 @pytest.mark.parametrize("flags", [(), ("-n", "2")])
 def test_a_session_that_takes_too_long_fails_and_names_the_slowest(flags):
     words = ("-m", "pytest", "-p", "no:cacheprovider", "--durations=3", "-vv", *flags)
-    done = subprocess.run(
-        [sys.executable, *words, "tests/test_close_match.py"],
-        env={**os.environ, "TESTS_UNTIL": "1", "PYTEST_ADDOPTS": ""},
-        cwd=README.parent,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    environ = {"TESTS_UNTIL": "1", "PYTEST_ADDOPTS": ""}
+    done = programs.python(*words, "tests/test_close_match.py", environ=environ, cwd=README.parent)
     assert done.returncode != 0
     assert "the tests take too long" in done.stdout, done.stdout
     assert "slowest 3 durations" in done.stdout
@@ -56,8 +48,7 @@ def test_a_session_that_takes_too_long_fails_and_names_the_slowest(flags):
 
 
 def test_a_word_that_it_does_not_know():
-    run = ["bash", str(README.parent / ".ci" / "run"), "tests"]
-    done = subprocess.run(run, capture_output=True, text=True, timeout=60)
+    done = programs.run("bash", README.parent / ".ci" / "run", "tests")
     words = "lint|types|pairs|fast|clusters|weekly|kueue|matrix [3.9 ...]"
     usage = f"usage: bash .ci/run [{words}]\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", usage)

@@ -7,12 +7,11 @@ import importlib
 import inspect
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.readme import README, table
 from tfapp import placeholders, temporary
 from tfapp.cli.commands import COMMANDS
@@ -162,8 +161,7 @@ def test_what_is_left_behind_has_the_names_of_the_code():
     ("page", "flags"), [("keys.md", ()), ("keys-without-effect.md", ("--without-effect",))]
 )
 def test_the_pages_of_keys_are_what_the_command_prints(page, flags):
-    command = [sys.executable, "-m", "tfapp", "schema", "--format", "markdown", *flags]
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    printed = programs.printed("-m", "tfapp", "schema", "--format", "markdown", *flags, cwd=ROOT)
     page = (ROOT / "docs" / page).read_text(encoding="utf-8")
     assert page.partition("\n\n## ")[2] == printed.partition("## ")[2]
 

@@ -1,14 +1,12 @@
 """Errors go from one process to another, as multiprocessing and concurrent.futures send them."""
 
 import copy
-import os
 import pickle
 import re
-import subprocess
-import sys
 
 import pytest
 
+from tests import programs
 from tfapp import errors
 from tfapp.api.errors import told_in_full
 from tfapp.engines.kubernetes.pod.failures import AwayError, ExecError, RefusedObjectError
@@ -68,10 +66,8 @@ def test_a_notebook_shows_one_screen_without_the_inside_of_tfapp(lines, tmp_path
         shell = InteractiveShell.instance()
         shell.run_cell({CELL.replace("{lines}", str(lines))!r}, store_history=True)
     """
-    env = {**os.environ, "IPYTHONDIR": str(tmp_path), "NO_COLOR": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, env=env
-    )
+    environ = {"IPYTHONDIR": str(tmp_path), "NO_COLOR": "1"}
+    done = programs.python("-c", script, environ=environ)
     marks = re.compile(r" *[~^]+")  # below a line of code, from Python 3.13 on
     lines_shown = done.stdout.rstrip().splitlines()
     shown = [line for line in lines_shown if not marks.fullmatch(line)]

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests import programs
 from tests.readme import README
 
 CHILD = (
@@ -37,9 +38,7 @@ except KeyboardInterrupt:
 def test_a_ctrl_c_that_python_ignores_comes_again():
     signals = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", IN_A_DESTRUCTOR], capture_output=True, text=True, timeout=300
-        )
+        done = programs.python("-c", IN_A_DESTRUCTOR)
     finally:
         signal.signal(signal.SIGINT, signals)
     assert (done.stdout, done.stderr) == ("interrupted\n", "")

@@ -1,7 +1,6 @@
 """A program that has changed sys.path before it calls tfapp, as `import cluster_pack` does."""
 
-import subprocess
-import sys
+from tests import programs
 
 # The packages that tfapp's libraries are made of, in versions with which nothing works.
 OLD = ("attr", "attrs", "referencing", "rpds", "jsonschema", "grpc", "skein")
@@ -30,6 +29,5 @@ def test_old_packages_that_a_program_puts_first_are_not_taken(tmp_path):
     for name in OLD:
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise TypeError('an old version')\n")
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = programs.python("-c", PROGRAM, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

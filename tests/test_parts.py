@@ -1,13 +1,10 @@
 """A test's part follows from what the test asks for."""
 
 import configparser
-import os
-import subprocess
-import sys
 
 import pytest
 
-from tests import parts
+from tests import parts, programs
 from tests.readme import README
 
 REPOSITORY = README.parent
@@ -54,18 +51,12 @@ def test_the_marker_is_set_before_tests_are_selected(tmp_path):
     trains = REPOSITORY / "tests" / "end_to_end" / "test_tensorflow.py"
     # A folder of its own: pytest deletes those of old sessions at its end.
     words = ["-n", "0", "-m", "not cluster", f"--basetemp={tmp_path / 'session'}"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *words, str(file), str(trains)],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTEST_ADDOPTS": ""},
-        capture_output=True,
-        text=True,
-        timeout=300,
+    printed = programs.printed(
+        "-m", "pytest", *words, file, trains, cwd=REPOSITORY, environ={"PYTEST_ADDOPTS": ""}
     )
-    assert done.returncode == 0, done.stdout
-    assert "= time by part =" in done.stdout
-    assert "s  the rest\n" in done.stdout
-    assert " 4 deselected" in done.stdout
+    assert "= time by part =" in printed
+    assert "s  the rest\n" in printed
+    assert " 4 deselected" in printed
 
 
 def test_the_first_part_is_named_by_the_readme():

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.contract_values import make_limits
 from tests.readme import README, blocks, table
 from tfapp.cli.commands import COMMANDS
@@ -26,14 +27,8 @@ SET_UP = TEST.rpartition("&&")[0]
 def bash(script: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess:
     """Runs `script` as a person would who pastes it, with this interpreter's tfapp on PATH."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=cwd,
-        env={**os.environ, "PATH": path, **environ},
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
+    bash = ("bash", "-euo", "pipefail", "-c", script)
+    return programs.run(*bash, cwd=cwd, environ={"PATH": path, **environ}, limit=900)
 
 
 def test_the_exit_codes_are_those_of_the_code():

@@ -1,10 +1,8 @@
 """Skein as it is imported: in fresh interpreters, since an import happens once."""
 
-import subprocess
-import sys
-
 import pytest
 
+from tests import programs
 from tfapp.skein_library import LooseVersion
 
 IMPORTED = """
@@ -29,10 +27,7 @@ print(LooseVersion("1.10") > LooseVersion("1.9"), LooseVersion is skein.utils.Lo
 
 
 def run(code: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
-    )
-    return done.stdout.splitlines()
+    return programs.printed("-W", "ignore", "-c", code).splitlines()
 
 
 def test_it_comes_without_setuptools():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
@@ -23,3 +24,11 @@ def wait(
             return found
         assert begun < end, otherwise() if callable(otherwise) else otherwise
         time.sleep(max(every, min(2 * (time.monotonic() - begun), 2.0)))
+
+
+async def until(ready: Callable[[], Any], limit: float = 60.0) -> None:
+    """Waits for a true result of `ready` while other tasks go on."""
+    end = time.monotonic() + limit
+    while not ready():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.01)

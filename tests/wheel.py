@@ -5,7 +5,6 @@ there, is not read: they have no tfapp but the wheel's."""
 from __future__ import annotations
 
 import io
-import os
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import python_environments
+from tests import programs, python_environments
 from tests.import_graph import ROOT
 
 REPOSITORY = ROOT.parent
@@ -27,16 +26,8 @@ _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 def run(*words: object, cwd: Path, **environ: str) -> str:
     """The standard output of a command that must succeed. It does not see the checkout."""
-    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [str(word) for word in words],
-        cwd=cwd,
-        env={**inherited, **environ},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    how = {"cwd": cwd, "environ": environ, "stdin": subprocess.DEVNULL}
+    done = programs.run(*words, without="PYTHONPATH", **how)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -3,7 +3,6 @@ with the system's own as its cause. Each entry point in each world."""
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import functools
 import inspect
@@ -14,32 +13,19 @@ import tempfile
 import pytest
 
 import tfapp
-from tests.cli.commands.test_damaged import NoMaster
-from tests.cli.played_engine import SUCCESS
-from tests.engines.applications import compiled, environ, service
+from tests.cli.commands.test_damaged import succeeded
 from tfapp.api.handle import Application
-from tfapp.contract.status import conclude
-from tfapp.disk import make_private, write_json
-from tfapp.engines.local.engine import LocalEngine
-from tfapp.engines.machine.state import read_config
+from tfapp.disk import make_private
 from tfapp.errors import TfappError, UnavailableError, causes
-from tfapp.master.ending import Ending
 
 
 @pytest.fixture
 def place(tmp_path, tfapp_home, monkeypatch):
     """A folder of our own. TFAPP_HOME has "app", which has succeeded; no master can be started."""
-    monkeypatch.setattr("tfapp.engines.machine.runs.MasterStart", NoMaster)
     made = tmp_path / "environment"  # pip is not what is tried here
     (made / "bin").mkdir(parents=True)
     monkeypatch.setattr("tfapp.environment.build._make", lambda *_: made)
-    engine = LocalEngine(tfapp_home, environ=environ())
-    engine.create("app", compiled(w=service("exit 0")))
-    run = engine._home.app("app").run(1)
-    done = conclude(read_config(run).accepted, SUCCESS, 1e9, "SUCCEEDED")
-    done = dataclasses.replace(done, checkpoint_dir=str(make_private(tmp_path / "saved")))
-    write_json(run.ending, Ending("SUCCEEDED", "done", done))
-    (tmp_path / "saved" / "ckpt").touch()
+    succeeded(tmp_path, tfapp_home, monkeypatch)
     (tmp_path / "train.py").write_text("print(1)")
     make_private(tmp_path / "there")
     monkeypatch.chdir(tmp_path / "there")

@@ -2,16 +2,14 @@
 
 import doctest
 import importlib
-import os
 import re
-import subprocess
-import sys
 import types
 from pathlib import Path
 
 import pytest
 
 import tfapp
+from tests import programs
 
 ROOT = Path(tfapp.__file__).parents[1]
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -27,14 +25,7 @@ PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 )
 def test_the_first_example_of_a_page(page, shows, tmp_path):
     (tmp_path / "example.py").write_text(PYTHON.findall((ROOT / page).read_text())[0])
-    done = subprocess.run(
-        [sys.executable, "example.py"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = programs.python("example.py", cwd=tmp_path, environ={"PYTHONPATH": str(ROOT)})
     assert shows in done.stdout, done.stderr
 
 

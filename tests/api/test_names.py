@@ -5,13 +5,12 @@ import dataclasses
 import inspect
 import pydoc
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import tfapp
+from tests import programs
 from tfapp.api.arguments import Arguments, Call, made_call
 
 STUB = Path(tfapp.__file__).with_suffix(".pyi")
@@ -51,10 +50,9 @@ def test_a_name_that_is_not_there():
 
 def test_importing_tfapp_loads_nothing_of_it():
     code = "import sys; before = set(sys.modules); import tfapp; print(set(sys.modules) - before)"
-    command = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, '.'); {code}"]
+    program = f"import sys; sys.path.insert(0, '.'); {code}"
     root = Path(tfapp.__file__).parents[1]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=300)
-    assert done.stdout.strip() == "{'tfapp'}", done.stderr
+    assert programs.printed("-I", "-c", program, cwd=root).strip() == "{'tfapp'}"
 
 
 def test_the_arguments_of_a_call_are_listed_once_for_all_who_read_them():

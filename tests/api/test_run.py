@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import tfapp
+from tests import programs
 from tests.storage import s3_server
 from tests.waiting import wait
 from tfapp import shipped
@@ -308,9 +309,7 @@ if __name__ == "__main__":
 def test_in_processes_that_multiprocessing_spawns(tmp_path):
     script = tmp_path / "sweep.py"
     script.write_text(SWEEP)
-    done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, timeout=LIMIT, cwd=tmp_path
-    )
+    done = programs.python(script, limit=LIMIT, cwd=tmp_path)
     assert done.stdout.split("\n", 1)[0] == "42", done.stderr
     assert done.stdout.splitlines()[1] == "FAILED chief/0", done.stderr
 

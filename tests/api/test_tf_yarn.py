@@ -2,14 +2,13 @@
 
 import datetime
 import re
-import subprocess
-import sys
 import types
 from pathlib import Path
 
 import pytest
 
 import tfapp
+from tests import programs
 from tfapp import tf_yarn
 from tfapp.errors import UsageError
 from tfapp.skein_library import skein
@@ -183,9 +182,6 @@ def train(rate):
 def test_a_program_with_nothing_but_its_import_line_changed(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "own_experiments.py").write_text(EXPERIMENTS)
-    done = subprocess.run(
-        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    assert "trains at 0.5" in done.stdout
-    assert "cannot be called in a container" in done.stdout
+    printed = programs.printed("program.py", cwd=tmp_path)
+    assert "trains at 0.5" in printed
+    assert "cannot be called in a container" in printed

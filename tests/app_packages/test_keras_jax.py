@@ -1,14 +1,12 @@
 """The package keras-jax: what its script refuses and starts, and the example with real JAX."""
 
-import os
 import re
 import signal
-import subprocess
 import sys
 
 import pytest
 
-from tests import python_environments
+from tests import programs, python_environments
 from tests.app_packages.test_tensorflow import context, interpreter  # noqa: F401
 from tests.end_to_end.conftest import tfapp  # noqa: F401
 from tests.end_to_end.trainings import EXAMPLES, Application, wait_until
@@ -97,13 +95,8 @@ def test_the_program_of_the_package_learns_while_the_runner_holds_its_port(tmp_p
         "TFAPP_CHECKPOINT_DIR": str(tmp_path / "saved"),
     }
     program = app_packages()["keras-jax"] / "files" / "train.py"
-    done = subprocess.run(
-        [python_environments.with_jax(tmp_path / "env"), program],
-        env={**os.environ, **environ},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    python = python_environments.with_jax(tmp_path / "env")
+    done = programs.run(python, program, environ=environ)
     ports.release([held])
     assert "learned y = 3.00 x -1.00" in done.stdout, done.stderr
     assert (tmp_path / "saved" / "last.keras").exists()

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import tfapp.storage
-from tests import python_environments
+from tests import programs, python_environments
 from tests.lacking import needs_storage
 from tests.runner.driving import PATIENCE
 from tests.runner.test_tensorflow_env import cluster
@@ -469,9 +469,8 @@ def test_a_pex_that_is_an_environment_opens_urls(script, context, tmp_path, is_e
     (tmp_path / "sources").mkdir()
     (tmp_path / "sources" / "tensorflow.py").write_text(ASKED)
     path = tmp_path / "files" / "train.pex"
-    tool = [sys.executable, "-m", "pex", "-D", str(tmp_path / "sources"), "--output-file"]
     kind = ["--venv"] if is_environment else []
-    subprocess.run([*tool, str(path), *kind], check=True, capture_output=True, timeout=300)
+    programs.printed("-m", "pex", "-D", tmp_path / "sources", "--output-file", path, *kind)
     made = context(
         config={**CONFIG, "user.scripts.entry": path.name},
         env=opening(tmp_path, sysconfig.get_path("purelib")),

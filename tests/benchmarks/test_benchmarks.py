@@ -1,15 +1,13 @@
 """Every benchmark ends, and says what it should. Nobody looks at its figures. Those that need a
 cluster run in the tests of that cluster."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks.object_stores_steps import STEPS
+from tests import programs
 
 pytestmark = pytest.mark.slow
 
@@ -155,17 +153,9 @@ def marks(words: str) -> list[str]:
     [pytest.param(w, marks=[getattr(pytest.mark, name) for name in marks(w)]) for w in HERE],
 )
 def test_it_ends(words, tmp_path):
-    environ = {**os.environ, "TMPDIR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{words.split()[0]}", *words.split()[1:]],
-        cwd=ROOT,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=500,
-    )
-    assert done.returncode == 0, done.stderr
-    lines, patterns = done.stdout.splitlines(), HERE[words]
-    assert len(lines) == len(patterns), done.stdout
+    environ, command = {"TMPDIR": str(tmp_path)}, ("-m", *f"benchmarks.{words}".split())
+    printed = programs.printed(*command, cwd=ROOT, environ=environ, limit=500)
+    lines, patterns = printed.splitlines(), HERE[words]
+    assert len(lines) == len(patterns), printed
     for line, pattern in zip(lines, patterns):
         assert re.fullmatch(pattern, line), line

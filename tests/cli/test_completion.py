@@ -2,12 +2,12 @@
 
 import io
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.cli.commands.call import call
 from tests.cli.played_engine import PlayedEngine, instance, shell, status
 from tfapp.cli import completion
@@ -97,14 +97,8 @@ def test_every_shell_has_its_code(tmp_path, name):
 
 
 def test_bash_itself_completes(tmp_path):
-    done = subprocess.run(
-        ["bash", "-c", BASH],
-        cwd=tmp_path,
-        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = programs.run("bash", "-c", BASH, cwd=tmp_path, environ={"PATH": path})
     offered, registered = done.stdout.splitlines()
     assert offered.strip() == "diagnostics", done.stderr
     assert registered.endswith("-F _python_argcomplete tfapp")

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import tfapp
+from tests import programs
 from tests.cli.played_engine import shell
 from tfapp.cli.commands import COMMANDS, INSTEAD
 from tfapp.cli.main import Outcome, dispatch, error_boundary, main
@@ -211,8 +212,7 @@ def test_the_version_loads_no_library():
         "print([n for n in ('tensorflow', 'skein', 'grpc', 'kubernetes', 'pyspark', 'yaml')"
         " if n in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+    assert programs.printed("-c", code).splitlines()[-1] == "[]"
 
 
 def test_flags_before_the_command(tmp_path):
@@ -242,22 +242,12 @@ def test_an_argument_that_is_no_text(tmp_path):
     ],
 )
 def test_standard_streams_that_are_closed(words, code, out, err):
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", f"{sys.executable} -m tfapp {words}"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = programs.run("bash", "-o", "pipefail", "-c", f"{sys.executable} -m tfapp {words}")
     assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
 
 
 def test_python_m_tfapp_and_a_wrong_flag():
-    done = subprocess.run(
-        [sys.executable, "-m", "tfapp", "list", "--frob"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = programs.python("-m", "tfapp", "list", "--frob")
     assert (done.returncode, done.stdout) == (2, "")
     assert "unrecognized arguments: --frob" in done.stderr
 
@@ -276,7 +266,7 @@ def test_ctrl_c_while_modules_are_imported(module):
         "from tfapp.__main__ import main\n"
         "sys.exit(main())\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = programs.python("-c", code)
     assert (done.returncode, done.stdout) == (130, "")
     assert "Traceback" not in done.stderr
 
@@ -284,13 +274,7 @@ def test_ctrl_c_while_modules_are_imported(module):
 def bash(script: str, cwd=None) -> subprocess.CompletedProcess:
     """`script`, in which `tfapp` is the command."""
     tfapp_function = f'tfapp() {{ {sys.executable} -m tfapp "$@"; }}'
-    return subprocess.run(
-        ["bash", "-c", f"{tfapp_function}\n{script}"],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    return programs.run("bash", "-c", f"{tfapp_function}\n{script}", cwd=cwd)
 
 
 @pytest.mark.parametrize(
@@ -371,9 +355,7 @@ except tfapp.errors.UnavailableError as error:
 @pytest.mark.parametrize("program", [COMMAND, CALL], ids=["command", "call"])
 def test_windows_is_refused_with_the_way_out(program):
     """Before anything is imported that Windows does not have."""
-    done = subprocess.run(
-        [sys.executable, "-c", WINDOWS + program], capture_output=True, text=True, timeout=60
-    )
+    done = programs.python("-c", WINDOWS + program)
     assert (done.returncode, done.stdout, done.stderr) == (
         53,
         "",

@@ -3,12 +3,12 @@
 import importlib.util
 import os
 import py_compile
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tfapp.compiler.runtime import bytecode
 
 SOURCE = b"print('as it was')\n"
@@ -29,12 +29,7 @@ def run(compiled: bytes, folder: Path) -> str:
     cached.parent.mkdir(parents=True, exist_ok=True)
     cached.write_bytes(compiled)
     beside.write_text("print('compiled anew')")
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", "import module"],
-        cwd=beside.parent,
-        capture_output=True,
-        text=True,
-    )
+    done = programs.python("-B", "-c", "import module", cwd=beside.parent)
     return done.stdout + done.stderr
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
-import subprocess
-import sys
 
 import pytest
 
+from tests import programs
 from tests.compiler.packages import (
     DEFAULT_TEXTS,
     compile_with,
@@ -210,10 +209,7 @@ def test_importing_the_compiler_loads_neither_skein_nor_yaml():
         "import sys, tfapp.compiler.compile, tfapp.compiler.store;"
         "print(sorted({'skein', 'yaml', 'grpc', 'jsonschema'} & set(sys.modules)))"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert result.stdout == "[]\n"
+    assert programs.printed("-c", code) == "[]\n"
 
 
 def test_no_secret_shows_in_what_is_printed():

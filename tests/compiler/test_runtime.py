@@ -1,13 +1,12 @@
 """The part of tfapp that travels: complete in itself, and it starts."""
 
 import ast
-import os
-import subprocess
 import sys
 from pathlib import PurePosixPath
 
 import pytest
 
+from tests import programs
 from tests.compiler.packages import compile_with, package
 from tfapp.compiler.contents import ArchiveEntry, pack
 from tfapp.compiler.runtime import read_runtime
@@ -34,13 +33,7 @@ def unpacked(tmp_path):
 
 
 def run(unpacked, *arguments):
-    return subprocess.run(
-        [sys.executable, "-B", *arguments],
-        cwd=unpacked,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    return programs.python("-B", *arguments, cwd=unpacked)
 
 
 def test_it_is_sorted_and_has_an_entry_point():
@@ -161,13 +154,7 @@ def test_it_is_the_same_in_every_process():
         "print(hashlib.sha256(repr(read_runtime()).encode()).hexdigest())"
     )
     found = {
-        subprocess.run(
-            [sys.executable, "-c", f"{imports}\n{code}"],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        programs.printed("-c", f"{imports}\n{code}", environ={"PYTHONHASHSEED": seed})
         for seed, imports in (("1", ""), ("2", "import tfapp.runner.main, tfapp.cli.main"))
     }
     assert len(found) == 1

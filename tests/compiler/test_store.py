@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from tests import programs
 from tests.compiler.packages import compile_with, package
 from tfapp import disk
 from tfapp.compiler.compile import ShippedFile
@@ -135,12 +136,7 @@ def test_a_disk_that_is_really_full(tmp_path):
     ):
         pytest.skip("this machine lets no user mount a small disk")
     command = f'{mount} && exec "$0" -c "$1" {tmp_path}'
-    result = subprocess.run(
-        [unshare, "-rm", "sh", "-c", command, sys.executable, FULL_DISK],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    result = programs.run(unshare, "-rm", "sh", "-c", command, sys.executable, FULL_DISK)
     assert (result.stdout, result.stderr) == ("True []\n", "")
 
 

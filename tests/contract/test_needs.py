@@ -3,11 +3,11 @@ point tell it: tests/engines/kubernetes/test_interpreter.py, tests/compiler/test
 
 import configparser
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import tfapp
+from tests import programs
 from tfapp.contract.needs import NEEDED, REQUIREMENTS, question, unfit
 
 
@@ -32,5 +32,5 @@ def test_an_old_interpreter_says_so(monkeypatch):
 
 def test_the_question_is_a_program():
     program = question() + "print([problem])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = programs.python("-c", program)
     assert (done.stdout, done.stderr) == ("['']\n", "")

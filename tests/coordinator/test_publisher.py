@@ -45,13 +45,18 @@ class Sink:
         self.progress.append(share)
 
 
+def publishing(world: World) -> tuple[list[float], Sink, Publisher]:
+    """The time, which a test may change, and one that has published what there is."""
+    now, sink = [0.0], Sink()
+    publisher = Publisher(sink, lambda: now[0], lambda: 5.0)  # type: ignore[arg-type]
+    publisher.publish(world.state)
+    return now, sink, publisher
+
+
 def test_changes_are_published_together_and_a_new_phase_at_once():
     world = World(job("worker=2"))
-    now = [0.0]
-    sink = Sink()
-    publisher = Publisher(sink, lambda: now[0], lambda: 5.0)  # type: ignore[arg-type]
     world.begin()
-    publisher.publish(world.state)
+    now, sink, publisher = publishing(world)
     publisher.publish(world.state)
     assert sink.puts == 1
 
@@ -136,12 +141,9 @@ def test_it_runs_once_one_of_its_programs_does():
 
 def test_how_far_the_preparations_are_is_published_now_and_then():
     world = World(job("worker=2"))
-    now = [0.0]
-    published: list[str] = []
-    sink = Sink()
-    publisher = Publisher(sink, lambda: now[0], lambda: 5.0)  # type: ignore[arg-type]
     world.begin()
-    publisher.publish(world.state)
+    now, sink, publisher = publishing(world)
+    published: list[str] = []
     for second in range(1, 13):
         now[0] = float(second)
         beat = Beat(0, second, "waiting", "", "worker_0", "h", f"pulling, {second} of 100 MiB")
@@ -180,10 +182,7 @@ def test_numbers_are_published_now_and_then_and_more_rarely_where_they_are_many(
     world = World(job(f"worker={workers}"))
     world.measured = lambda runner: {}  # type: ignore[method-assign]
     world.play("1 all answer")
-    now = [0.0]
-    sink = Sink()
-    publisher = Publisher(sink, lambda: now[0], lambda: 5.0)  # type: ignore[arg-type]
-    publisher.publish(world.state)
+    now, sink, publisher = publishing(world)
     interval = least + workers * INTERVAL_EACH
     published = [0.0]
     for tenth in range(1, 201):
@@ -209,10 +208,7 @@ def test_numbers_are_published_now_and_then_and_more_rarely_where_they_are_many(
 def test_counters_of_a_feed_are_published_as_metrics_are_and_are_there_in_the_end():
     world = World(job("worker=2"))
     world.play("1 all answer")
-    now = [0.0]
-    sink = Sink()
-    publisher = Publisher(sink, lambda: now[0], lambda: 5.0)  # type: ignore[arg-type]
-    publisher.publish(world.state)
+    now, sink, publisher = publishing(world)
     now[0] = INTERVAL
     world.feed(events.Fed(now[0], FeedStatus(rows=10)))
     publisher.publish(world.state)

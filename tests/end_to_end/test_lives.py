@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests import programs
 from tests.end_to_end.command_line import LIMIT, PLAIN_PACKAGE, CommandLine
 from tests.waiting import wait
 
@@ -231,15 +231,11 @@ def test_an_environment_that_is_not_utf_8(tfapp):
 def test_the_verdict_is_waited_for_when_nobody_reads_any_more(tfapp, streams):
     tfapp.program("import sys\nprint('x' * 100_000)\nsys.exit(3)\n")
     create = f"{sys.executable} -m tfapp create app --appdef {PLAIN_PACKAGE} --files program.py"
-    shell = subprocess.run(
-        ["bash", "-c", f"{create} {streams} | head -n 1; exit ${{PIPESTATUS[0]}}"],
-        cwd=tfapp.work,
-        env={**os.environ, "TFAPP_HOME": str(tfapp.home)},
-        capture_output=True,
-        timeout=LIMIT,
-    )
-    assert (shell.returncode, shell.stdout.count(b"\n")) == (65, 1)
-    assert b"Traceback" not in shell.stderr
+    piped = f"{create} {streams} | head -n 1; exit ${{PIPESTATUS[0]}}"
+    environ = {"TFAPP_HOME": str(tfapp.home)}
+    shell = programs.run("bash", "-c", piped, cwd=tfapp.work, environ=environ, limit=LIMIT)
+    assert (shell.returncode, shell.stdout.count("\n")) == (65, 1)
+    assert "Traceback" not in shell.stderr
     assert not tfapp.status("app")["live"]
 
 

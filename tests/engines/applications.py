@@ -175,3 +175,9 @@ def wait_for_containers(client: skein.ApplicationClient, count: int, *states: st
         return found if len(found) == count else None
 
     return eventually(enough, f"{count} containers in {states}")
+
+
+def await_containers(engine: LocalEngine, count: int, *states: str) -> list[str]:
+    """As `wait_for_containers`, of the newest run of "app"."""
+    with stock_client(engine) as client:
+        return wait_for_containers(client, count, *states)

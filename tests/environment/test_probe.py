@@ -1,10 +1,9 @@
 import os
-import subprocess
 import sys
 
 import pytest
 
-from tests import python_environments
+from tests import programs, python_environments
 from tfapp.environment.probe import CannotRunError, SyntaxProblem, ask
 
 
@@ -60,17 +59,8 @@ def test_what_only_the_asking_process_can_import_is_missing(tmp_path, how):
         "environ = {k: v for k, v in os.environ.items() if not k.startswith('PYTHON')}\n"
         "print(ask([sys.executable], environ, ('os', '__main__', 'helper'), b'').lacking)\n"
     )
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-    if how == "PYTHONPATH":
-        environ[how] = str(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-m", "asks"],
-        cwd=tmp_path,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    environ = {"PYTHONPATH": str(tmp_path)} if how == "PYTHONPATH" else {}
+    done = programs.python("-m", "asks", cwd=tmp_path, environ=environ, without="PYTHON")
     assert (done.stdout, done.stderr) == ("('helper',)\n", "")
 
 

@@ -1,16 +1,14 @@
 """The example programs: their documents, what they import, and some with real TensorFlow."""
 
 import ast
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests import programs
 from tfapp.package.load import load_package
 from tfapp.package.source import collect_user_files
 from tfapp.shipped import app_packages_dir
@@ -47,28 +45,17 @@ def test_the_command_of_its_page_would_run(name, tmp_path):
     text = (EXAMPLES / name / "README.md").read_text(encoding="utf-8")
     (command,) = re.findall(r"(?ms)^```sh\ntfapp (.*?)^```$", text)
     words = shlex.split(command.replace("\\\n", ""))
-    done = subprocess.run(
-        [sys.executable, "-m", "tfapp", *words, "--dry-run"],
-        cwd=EXAMPLES.parent,
-        env={**os.environ, "TFAPP_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    assert done.returncode == 0, done.stderr
-    assert yaml.safe_load(done.stdout)["services"].keys() >= layout(name).keys()
+    environ = {"TFAPP_HOME": str(tmp_path)}
+    dry_run = ("-m", "tfapp", *words, "--dry-run")
+    printed = programs.printed(*dry_run, cwd=EXAMPLES.parent, environ=environ)
+    assert yaml.safe_load(printed)["services"].keys() >= layout(name).keys()
 
 
 @pytest.mark.trains
 def test_a_program_alone_reaches_its_accuracy(tmp_path):
     """Without tfapp. Under it the others do, in other tests."""
-    command = [
-        sys.executable,
-        EXAMPLES / "single" / "train.py",
-        "--checkpoint-dir",
-        tmp_path / "to",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    program = EXAMPLES / "single" / "train.py"
+    done = programs.python(program, "--checkpoint-dir", tmp_path / "to", limit=PATIENCE)
     found = re.search(r"(?m)^test accuracy (0\.\d{3})\Z", done.stdout.rstrip())
     assert found and float(found.group(1)) > 0.9, done.stdout + done.stderr
 
@@ -77,17 +64,15 @@ def test_a_program_alone_reaches_its_accuracy(tmp_path):
 def test_one_program_for_the_chief_alone(tmp_path):
     """Its workers and parameter servers are servers that tfapp brings."""
     folder = EXAMPLES / "digits-in-graph"
-    command = [
-        *(sys.executable, "-m", "tfapp", "create", "digits"),
+    words = [
+        *("-m", "tfapp", "create", "digits"),
         *("--appdef", str(app_packages_dir() / "tensorflow")),
         *("--template", str(folder / "appConfig.yaml")),
         *("--resources", str(folder / "resources.yaml")),
         *("--files", str(folder / "train.py")),
     ]
-    environ = {**os.environ, "TFAPP_HOME": str(tmp_path)}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=PATIENCE)
-    assert done.returncode == 0, done.stderr
-    (accuracy,) = re.findall(r"(?m)^test accuracy (0\.\d{3})$", done.stdout)
+    printed = programs.printed(*words, environ={"TFAPP_HOME": str(tmp_path)}, limit=PATIENCE)
+    (accuracy,) = re.findall(r"(?m)^test accuracy (0\.\d{3})$", printed)
     assert float(accuracy) > 0.9
 
 

@@ -4,12 +4,12 @@ commands run, and its author's tests pass."""
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.readme import README
 
 pytestmark = pytest.mark.slow
@@ -26,14 +26,8 @@ def blocks() -> list[tuple[str, str]]:
 
 def run(command: list[str], cwd: Path, home: Path) -> str:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        env={**os.environ, "PATH": path, "TFAPP_HOME": str(home)},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    environ = {"PATH": path, "TFAPP_HOME": str(home)}
+    done = programs.run(*command, cwd=cwd, environ=environ, limit=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

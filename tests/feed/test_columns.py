@@ -3,13 +3,12 @@
 import collections
 import itertools
 import random
-import subprocess
-import sys
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests import programs
 from tfapp.errors import FeedError
 from tfapp.feed.columns import (
     TEXT,
@@ -147,8 +146,7 @@ def test_a_digest_is_the_same_in_every_process():
         "import numpy as np; from tfapp.feed.columns import *; print(digest_of(record_batch("
         "{'x': np.arange(12, dtype='float32').reshape(2, 6), 'n': np.arange(2)}), 3))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout == f"{digest_of(made, 3)}\n", done.stderr
+    assert programs.printed("-c", code) == f"{digest_of(made, 3)}\n"
 
 
 def changed_rows():
@@ -348,10 +346,5 @@ for name, found in arrays_of(pathlib.Path(sys.argv[1]).read_bytes()).items():
     assert (found.dtype.name, found.shape, found.sum()) == (name, (5, 3), 15)
 print("pandas" in sys.modules)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "rows")],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = programs.python("-c", code, tmp_path / "rows")
     assert (done.stdout, done.stderr) == ("False\n", "")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.waiting import wait
 from tfapp.contract.status import FeedStatus
 from tfapp.engines.credentials import new_credentials
 from tfapp.feed.driver.feeder import Feeder
@@ -171,7 +172,4 @@ def ids(program: Program, rows: int = 10, taken: int | None = None) -> list[int]
 
 
 def wait_for(ready: Callable[[], object]) -> None:
-    deadline = time.monotonic() + LIMIT
-    while not ready():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait(ready, "it has not come", LIMIT, every=0.01)

@@ -1,6 +1,5 @@
 """Python environments on the local engine, by the commands: real archives, real processes."""
 
-import os
 import platform
 import re
 import subprocess
@@ -10,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests import python_environments
+from tests import programs, python_environments
 from tests.cli.played_engine import shell
 from tfapp.environment import build
 from tfapp.environment.additions import name_of
@@ -56,25 +55,21 @@ def create(tmp_path):
         name: str, *options: str, more: tuple[str, ...] = ("--component", "server", "0")
     ) -> subprocess.CompletedProcess[str]:
         flags = [("--option", k, v) for k, v in zip(options[::2], options[1::2])]
-        return subprocess.run(
-            [
-                *(sys.executable, "-m", "tfapp", "create", name, "--appdef", str(PLAIN)),
-                *("--files", str(tmp_path / "program.py"), str(tmp_path / "beside.py")),
-                *more,
-                *("--option", "site.global.user.scripts.entry", "program.py"),
-                *(word for flag in flags for word in flag),
-            ],
-            env={**os.environ, "TFAPP_HOME": str(tmp_path / "home")},
-            capture_output=True,
-            text=True,
-            timeout=300,
+        return programs.python(
+            *("-m", "tfapp", "create", name, "--appdef", PLAIN),
+            *("--files", tmp_path / "program.py", tmp_path / "beside.py"),
+            *more,
+            *("--option", "site.global.user.scripts.entry", "program.py"),
+            *(word for flag in flags for word in flag),
+            environ={"TFAPP_HOME": str(tmp_path / "home")},
         )
 
     return call
 
 
 def finding(done: subprocess.CompletedProcess) -> str:
-    """The one error, without the folder of its file."""
+    """The one error for which a command ended, without the folder of its file."""
+    assert done.returncode == 77
     (line,) = (line for line in done.stderr.splitlines() if ": error: " in line)
     return re.sub(r"^/\S*/(?=program.py)", "", line)
 
@@ -92,7 +87,6 @@ def test_an_archive_is_unpacked_once_and_runs_the_programs(create, tmp_path):
     assert len([name for name in unpacked if not name.startswith("tfapp-")]) == 1
     archive.unlink()
     gone = create("three", ARCHIVE, str(archive))
-    assert gone.returncode == 77
     assert finding(gone) == (
         f"--option {ARCHIVE}: error: {archive} cannot be read: No such file or directory "
         "[python-environment]"
@@ -124,7 +118,6 @@ def test_what_the_program_imports_is_looked_for(create, tmp_path):
     environment = python_environments.make(tmp_path / "env", borrow=False)
     archive = python_environments.pack(environment, tmp_path / "env.tar.gz")
     done = create("one", ARCHIVE, str(archive))
-    assert done.returncode == 77
     assert finding(done) == (
         f"program.py:2:1: error: the program imports yaml, which {archive} does not have "
         "[missing-module]"
@@ -135,7 +128,6 @@ def test_what_the_program_imports_is_looked_for(create, tmp_path):
 def test_a_program_that_no_interpreter_can_read(create, tmp_path):
     (tmp_path / "program.py").write_text("print('a')\nif x\n")
     done = create("one")
-    assert done.returncode == 77
     assert finding(done).startswith("program.py:2:5: error: Python cannot read the program: ")
 
 
@@ -146,7 +138,6 @@ def test_an_archive_whose_interpreter_is_not_there(create, tmp_path):
     (environment / "bin" / "python").symlink_to("/no/such/python")
     archive = python_environments.pack(environment, tmp_path / "env.tar.gz")
     done = create("one", ARCHIVE, str(archive))
-    assert done.returncode == 77
     assert finding(done) == (
         f"--option {ARCHIVE}: error: {archive} cannot be run: No such file or directory "
         "[python-environment]"
@@ -155,7 +146,6 @@ def test_an_archive_whose_interpreter_is_not_there(create, tmp_path):
 
 def test_an_executable_that_is_not_there(create):
     done = create("one", EXECUTABLE, "/no/python")
-    assert done.returncode == 77
     assert finding(done) == (
         f"--option {EXECUTABLE}: error: /no/python cannot be run: No such file or directory "
         "[python-environment]"
@@ -235,14 +225,9 @@ def test_a_file_that_a_function_misses_and_that_lies_beside_it(tmp_path, stateme
     (tmp_path / "data").mkdir()
     (tmp_path / file).write_text("1")
     (tmp_path / "trains.py").write_text(f"import importlib\ndef train():\n    {statement}\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "tfapp", "run", "trains:train", "-w", "1"],
-        env={**os.environ, "TFAPP_HOME": str(tmp_path / "home")},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    environ = {"TFAPP_HOME": str(tmp_path / "home")}
+    words = ("-m", "tfapp", "run", "trains:train", "-w", "1")
+    done = programs.python(*words, environ=environ, cwd=tmp_path)
     assert done.returncode == 65, done.stderr
     assert done.stderr.splitlines()[-1] == (
         f"{file} lies beside the program and was not shipped: --files {way}"

@@ -2,11 +2,11 @@ import io
 import re
 import sys
 import threading
-import time
 
 import pytest
 
 from tests.cli.played_engine import SUCCESS, PlayedEngine, instance, shell, status
+from tests.waiting import wait
 from tfapp.engines.base import Application
 from tfapp.errors import UnreachableError
 from tfapp.launch.caller import Caller
@@ -128,11 +128,8 @@ def said_while_it_stops(tmp_path, *instances, wanted: str) -> str:
     """Until it has said what is `wanted`."""
     engine = PlayedEngine(tmp_path, [status("STOPPING", *instances)])
     caller = shell(tmp_path)
-    end = time.monotonic() + LIMIT
     with telling(engine, engine.find_first(), caller, every=0.01):
-        while not re.search(wanted, caller.err.text):
-            assert time.monotonic() < end, caller.err.text
-            time.sleep(0.01)
+        wait(lambda: re.search(wanted, caller.err.text), lambda: caller.err.text, LIMIT, 0.01)
     return caller.err.text
 
 

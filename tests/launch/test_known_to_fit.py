@@ -1,12 +1,9 @@
 """Documents that fit are checked once; all else is checked again."""
 
-import os
-import subprocess
-import sys
-
 import jsonschema
 import pytest
 
+from tests import programs
 from tfapp.documents import Document
 from tfapp.launch import submission
 from tfapp.launch.submission import remembering
@@ -102,11 +99,6 @@ def test_a_second_command_does_without_jsonschema(tmp_path):
     code = f"import sys; from tfapp.cli.main import main; assert main({words}) == 0; " + (
         "print('jsonschema' in sys.modules, file=sys.stderr)"
     )
-    environ = {**os.environ, "TFAPP_HOME": str(tmp_path)}
-    said = [
-        subprocess.run(
-            [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True
-        ).stderr.splitlines()[-1]
-        for _ in range(2)
-    ]
-    assert said == ["True", "False"]
+    environ = {"TFAPP_HOME": str(tmp_path)}
+    said = [programs.python("-c", code, environ=environ).stderr for _ in range(2)]
+    assert [text.splitlines()[-1] for text in said] == ["True", "False"]

@@ -4,6 +4,7 @@ import asyncio
 import time
 from typing import Any
 
+from tests.waiting import until
 from tfapp.contract.names import KEY_STATUS
 from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.credentials import new_credentials
@@ -58,13 +59,6 @@ class Record:
 
     def ended(self, ending: Any) -> None:
         self.last = ending
-
-
-async def until(true: Any) -> None:
-    end = time.monotonic() + LIMIT
-    while not true():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.01)
 
 
 def test_no_error_in_the_background_ends_the_application(monkeypatch, caplog):

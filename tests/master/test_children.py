@@ -1,6 +1,4 @@
-import subprocess
-import sys
-
+from tests import programs
 from tests.engines.applications import DEADLINE
 
 # A master of its own, with a parent that adopts orphans. Threads call `subprocess` while containers
@@ -54,13 +52,7 @@ print(parent.look_after(child, line, 1000.0), sum(c.code == 5 for c in parent.ch
 
 
 def test_an_exit_status_goes_to_the_process_that_waits_for_it(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=4 * DEADLINE,
-        start_new_session=True,
-    )
+    done = programs.python("-c", PROGRAM, tmp_path, limit=4 * DEADLINE, start_new_session=True)
     assert done.stdout.splitlines() == [
         "[3] [5]",
         "No such file or directory",

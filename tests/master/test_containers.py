@@ -7,6 +7,7 @@ import skein
 
 from tests.engines.applications import (
     FOREVER,
+    await_containers,
     compiled,
     containers,
     ended,
@@ -108,8 +109,7 @@ class TestContainers:
     def test_depends(self, engine):
         late = service("echo late", depends={"early"})
         engine.create("app", compiled(master=FOREVER, early=service(), late=late))
-        with stock_client(engine) as client:
-            assert wait_for_containers(client, 1, "SUCCEEDED") == ["late_0"]
+        assert await_containers(engine, 1, "SUCCEEDED") == ["late_0"]
 
     def test_a_file_that_is_gone_fails_the_container_only(self, engine, tmp_path):
         gone = tmp_path / "gone.txt"

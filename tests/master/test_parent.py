@@ -4,16 +4,16 @@ import contextlib
 import dataclasses
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 import skein
 
+from tests import programs
 from tests.engines.applications import (
     DEADLINE,
     FOREVER,
+    await_containers,
     compiled,
     ended,
     environ,
@@ -108,8 +108,7 @@ def test_an_end_that_no_master_has_seen(engine, tmp_path):
     script = f"while [ ! -e '{go_on}' ]; do sleep 0.01; done; exit"
     failing = service(f"{script} 9", instances=2, allow_failures=True)
     engine.create("app", outliving(master=FOREVER, u=service(f"{script} 0"), w=failing))
-    with stock_client(engine) as client:
-        wait_for_containers(client, 3, "RUNNING")
+    await_containers(engine, 3, "RUNNING")
     pid = state(engine).process.pid
     os.kill(pid, signal.SIGSTOP)
     go_on.write_text("")
@@ -124,8 +123,7 @@ def test_a_master_script_that_ends_without_a_master(engine, tmp_path):
     go_on = tmp_path / "go on"
     script = f"while [ ! -e '{go_on}' ]; do sleep 0.01; done"
     engine.create("app", outliving(master=script, w=service()))
-    with stock_client(engine) as client:
-        wait_for_containers(client, 1, "RUNNING")
+    await_containers(engine, 1, "RUNNING")
     os.kill(state(engine).process.pid, signal.SIGSTOP)
     go_on.write_text("")
     eventually(lambda: len(processes(tmp_path)) == 1, "its end")
@@ -136,8 +134,7 @@ def test_a_master_script_that_ends_without_a_master(engine, tmp_path):
 
 def test_one_that_hangs_is_replaced_and_never_acts_again(engine, tmp_path):
     engine.create("app", outliving(master=FOREVER, w=service()))
-    with stock_client(engine) as client:
-        wait_for_containers(client, 1, "RUNNING")
+    await_containers(engine, 1, "RUNNING")
     running = processes(tmp_path)
     lost = kill(engine, signal.SIGSTOP)
     send(lost, signal.SIGCONT)
@@ -167,8 +164,7 @@ def test_deaths_while_it_starts_containers(engine, tmp_path):
         time.sleep(moment)
         kill(engine)
     count = 1 + 3 * ((many - 1) // 3 + 1)
-    with stock_client(engine) as client:
-        wait_for_containers(client, count, "RUNNING")
+    await_containers(engine, count, "RUNNING")
     eventually(lambda: all(lines(engine, f"w_{i}") for i in range(count)), "all are up")
     assert [lines(engine, f"w_{i}") for i in range(count)] == [["up"]] * count
     assert len(processes(tmp_path)) == count + 1
@@ -185,8 +181,7 @@ def test_the_last_one(engine, tmp_path):
 
 def test_without_its_parent_all_end(engine, tmp_path):
     engine.create("app", outliving(master=FOREVER, w=service("setsid sleep 1000000 & " + FOREVER)))
-    with stock_client(engine) as client:
-        wait_for_containers(client, 1, "RUNNING")
+    await_containers(engine, 1, "RUNNING")
     master = state(engine)
     os.kill(master.parent.pid, signal.SIGKILL)
     assert wait_for_exit(master.process, DEADLINE)
@@ -198,14 +193,12 @@ def test_without_its_parent_all_end(engine, tmp_path):
 def test_a_journal_that_cannot_be_read(engine, tmp_path):
     """Then the next master begins anew, as one whose containers are gone."""
     engine.create("app", outliving(master=FOREVER, w=service()))
-    with stock_client(engine) as client:
-        wait_for_containers(client, 1, "RUNNING")
+    await_containers(engine, 1, "RUNNING")
     running = processes(tmp_path)
     os.kill(state(engine).process.pid, signal.SIGSTOP)
     run_folder(engine).journal.write_bytes(b"damage\n" * 3)
     kill(engine)
-    with stock_client(engine) as client:
-        wait_for_containers(client, 1, "RUNNING")
+    await_containers(engine, 1, "RUNNING")
     assert not set(running) & set(processes(tmp_path))
 
 
@@ -230,7 +223,5 @@ print(parent.look_after(child, line, 1000.0), len(parent.children))
 @pytest.mark.parametrize("words", ["none", "list", "order", "long"])
 def test_no_words_of_a_master_harm_its_parent(words):
     """One that says what is no message is ended."""
-    done = subprocess.run(
-        [sys.executable, "-c", BABBLER, words], capture_output=True, text=True, timeout=DEADLINE
-    )
+    done = programs.python("-c", BABBLER, words, limit=DEADLINE)
     assert (done.stdout, done.stderr) == (f"{-signal.SIGKILL} 0\n", "")

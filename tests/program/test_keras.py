@@ -2,12 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests import programs
 from tests.program.digits import write_digits
 from tfapp.contract import messages
 from tfapp.errors import ProgramError
@@ -17,6 +17,7 @@ from tfapp.program.experiment import KerasExperiment
 from tfapp.program.keras_model import mark_of
 from tfapp.runner import tensorflow_env
 
+ROOT = Path(__file__).parents[2]
 WORKER = Context(checkpoint_dir="/shared/app", work_dir=Path("/container/work"))
 
 
@@ -139,17 +140,11 @@ print("told", json.dumps(told))
 @pytest.mark.trains
 def test_alone_it_trains_with_keras_3_and_not_twice(tmp_path):
     write_digits(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path)],
-        env={**os.environ, reporting.FILE: str(tmp_path / "metrics")},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
+    environ = {reporting.FILE: str(tmp_path / "metrics")}
+    printed = programs.printed("-c", PROGRAM, tmp_path, environ=environ)
     reported = json.loads((tmp_path / "metrics").read_text())
     assert reported["total"] == max(step for _, step, _ in reported["points"]["epoch"]) > 5
-    lines = done.stdout.splitlines()
+    lines = printed.splitlines()
     assert "tfapp: all 5 epochs were trained before" in lines
     first, second, evaluated, saved, outside = json.loads(lines[-1].removeprefix("told "))
     assert first == second
@@ -163,41 +158,31 @@ def test_alone_it_trains_with_keras_3_and_not_twice(tmp_path):
     assert outside == "the model of the KerasExperiment was built outside the scope of its strategy"
 
 
+def told(module: str, folder: Path, legacy: str) -> tuple[list[dict[str, Any]], str]:
+    """The rows that a module of this folder prints, and what it said besides."""
+    environ = {"TF_USE_LEGACY_KERAS": legacy, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    words = ("-m", f"tests.program.{module}", folder)
+    done = programs.python(*words, cwd=ROOT, environ=environ, limit=600.0)
+    lines = done.stdout.splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")], done.stderr
+
+
 @pytest.mark.trains
 def test_a_training_goes_on_with_the_step_after_the_one_at_which_it_was_asked_to_save(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.program.saved_epochs", str(tmp_path)],
-        cwd=BACKUPS.parents[2],
-        env={**os.environ, "TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    rows, said = told("saved_epochs", tmp_path, "1")
     assert rows == [
         {"at": 3, "first": [0, 3], "total": 15},
         {"at": 5, "first": [1, 0], "total": 15},  # the last one of an epoch
         {"at": 7, "first": [1, 2], "total": 15},
-    ], done.stderr
-
-
-BACKUPS = Path(__file__).with_name("backups.py")
+    ], said
 
 
 @pytest.mark.trains
 @pytest.mark.parametrize("legacy", ["0", "1"])
 def test_a_damaged_backup(tmp_path, legacy):
     """The state before is taken where there is one; else the folder and the way out are named."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.program.backups", str(tmp_path)],
-        cwd=BACKUPS.parents[2],
-        env={**os.environ, "TF_USE_LEGACY_KERAS": legacy, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert len(rows) == (3 if legacy == "1" else 12), done.stderr
+    rows, errors = told("backups", tmp_path, legacy)
+    assert len(rows) == (3 if legacy == "1" else 12), errors
     for row in rows:
         if not row["alone"]:
             assert row["told"] == [1, 2], row

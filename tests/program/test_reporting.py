@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests import programs
 from tests.runner.driving import eventually
 from tfapp.contract import metrics
 from tfapp.course import MAX_CURVES
@@ -211,13 +210,9 @@ sys.exit(3)
 
 def test_the_end_of_a_program_writes_what_it_reported_last(tmp_path):
     path = tmp_path / "file"
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PROGRAM],  # of fork
-        env={**os.environ, "TFAPP_METRICS_FILE": str(path)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    no_warning = ("-W", "ignore::DeprecationWarning")  # of fork
+    environ = {"TFAPP_METRICS_FILE": str(path)}
+    done = programs.python(*no_warning, "-c", PROGRAM, environ=environ)
     assert (done.returncode, done.stderr) == (3, "")
     found = read(path)
     assert found is not None

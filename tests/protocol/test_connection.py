@@ -1,10 +1,8 @@
 """Calls and what the master answers."""
 
-import subprocess
-import sys
-
 import pytest
 
+from tests import programs
 from tests.protocol.server import PATIENCE
 from tfapp.errors import RefusedError, UnavailableError
 from tfapp.protocol.connection import ContainerReport, from_current
@@ -88,5 +86,4 @@ def test_importing_it_imports_neither_protobuf_nor_grpc():
         "import sys, tfapp.protocol.connection\n"
         "print([m for m in ('google', 'grpc') if m in sys.modules])"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stdout == "[]\n"
+    assert programs.printed("-c", code) == "[]\n"

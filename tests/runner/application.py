@@ -200,8 +200,12 @@ class Application:
         key = f"{ORDER_PREFIX}worker/0"
         self.connection.put(key, encode(Order(generation, action, grace, attempt)))
 
-    def rendezvous(self) -> Answer:
-        """All of generation 1 up to the program's start."""
+    def run(self, program: str = "", site: Mapping[str, str] | None = None, **start: Any) -> Answer:
+        """Starts it, with this program if any, and does all of generation 1 up to the program's
+        start."""
+        if program:
+            self.write_program(program)
+        self.start(site, **start)
         self.announce(1)
         answer = self.answer(1)
         self.form(answer)

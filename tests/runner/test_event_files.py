@@ -3,11 +3,10 @@
 import math
 import os
 import struct
-import subprocess
-import sys
 
 import pytest
 
+from tests import programs
 from tests.runner.event_writer import (
     crc32c,
     event,
@@ -169,10 +168,7 @@ with tf.compat.v1.Graph().as_default():
 @pytest.mark.trains
 def test_what_tensorflow_writes_is_read(tmp_path):
     """Its own writers, with all kinds of summaries."""
-    done = subprocess.run(
-        [sys.executable, "-c", WRITES, str(tmp_path)], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
+    programs.printed("-c", WRITES, tmp_path)
     found = {}
     for path in sorted(tmp_path.iterdir()):
         descriptor = os.open(path, os.O_RDONLY)

@@ -21,9 +21,7 @@ STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + FO
 
 
 def test_from_answer_to_dismissal(application):
-    application.write_program("print('trained')")
-    application.start()
-    answer = application.rendezvous()
+    answer = application.run("print('trained')")
     port = answer.ports["site.global.port"]
     assert (answer.instance, answer.host, answer.container) == ("worker/0", "127.0.0.1", "worker_7")
     assert answer.exports == {"worker": {"host_port": f"127.0.0.1:{port}"}}
@@ -57,8 +55,7 @@ def test_the_program_cannot_act_as_the_application(application):
         "while not os.path.exists('end'):\n"
         "    time.sleep(0.01)\n"
     )
-    application.start()
-    application.rendezvous()
+    application.run()
     application.logged("Failed to resolve .skein.{crt,pem}")
     # The runner needs no key to connect once more.
     application.connection.put("end-streams", b"")
@@ -81,8 +78,7 @@ def test_what_the_program_gets(application):
         "site.global.user.checkpoint.prefix": "/ckpt dir/",
         "site.global.user.data.dir": "hdfs://nn/data",
     }
-    application.start(site, env={"TOKEN": "t0ken", "WHERE": "${THIS_HOST}"})
-    answer = application.rendezvous()
+    answer = application.run(site=site, env={"TOKEN": "t0ken", "WHERE": "${THIS_HOST}"})
     application.exit_report()
     line = next(line for line in application.log().splitlines() if line.startswith("["))
     env, path, folder, args = json.loads(line)
@@ -155,9 +151,7 @@ def test_the_exported_port_is_held_for_the_program(application):
 
 
 def test_an_exit_code_is_reported_with_the_last_lines(application):
-    application.write_program("import sys; print('bad data'); sys.exit(3)")
-    application.start()
-    application.rendezvous()
+    application.run("import sys; print('bad data'); sys.exit(3)")
     report = application.exit_report()
     assert report.exit == Exit(3, None, "exit", "exit code 3")
     assert (report.stopped, report.last_lines) == (False, "bad data")
@@ -177,9 +171,7 @@ PROGRAMS = {
 @pytest.mark.parametrize(("program", "code"), PROGRAMS.values(), ids=PROGRAMS)
 def test_a_container_fails_as_its_program_does(application, program, code):
     """Whoever looks at containers alone, such as `kubectl get pods`, sees no success."""
-    application.write_program(program)
-    application.start()
-    application.rendezvous()
+    application.run(program)
     application.exit_report()
     assert application.dismissed() == code
 
@@ -193,9 +185,7 @@ def test_a_container_of_a_program_that_cannot_start_fails(application):
 
 
 def test_a_container_whose_program_was_stopped_has_not_failed(application):
-    application.write_program("import time; print('up', flush=True); time.sleep(1000)")
-    application.start()
-    application.rendezvous()
+    application.run("import time; print('up', flush=True); time.sleep(1000)")
     application.logged("up")
     application.order("stop")
     assert application.exit_report().stopped
@@ -209,8 +199,7 @@ def test_a_program_that_says_what_is_no_utf8_ends_as_it_ends(application):
         "    json.dump({'step': 7, 'metrics': {'caf\\udce9': 1.0, '\\ud800': 2.0}}, file)\n"
         "sys.stdout.buffer.write(b'caf\\xe9\\n')\n"
     )
-    application.start(redact=("hunter2",))
-    application.rendezvous()
+    application.run(redact=("hunter2",))
     report = application.exit_report()
     assert (report.exit.code, report.last_lines, report.step) == (0, "caf\ufffd", 7)
     assert report.metrics == {"caf\ufffd": 1.0, "?": 2.0}
@@ -223,8 +212,7 @@ def test_secrets_reach_neither_report_nor_log(application):
         "pathlib.Path(os.environ['TFAPP_MISSED_FILE']).write_text(os.environ['TOKEN'] + '.csv')\n"
         "sys.exit('denied: ' + os.environ['TOKEN'])\n"
     )
-    application.start(env={"TOKEN": "hunter2"}, redact=("hunter2",))
-    application.rendezvous()
+    application.run(env={"TOKEN": "hunter2"}, redact=("hunter2",))
     report = application.exit_report()
     assert (report.last_lines, report.exit.missed) == ("denied: [secret]", "[secret].csv")
     assert application.dismissed() == 1
@@ -294,8 +282,7 @@ def test_a_start_that_fails(application, body, reason, text):
         "from tfapp.script import Program, Script\n"
         f"class Own(Script):\n    def start(self, context): {body}\n"
     )
-    application.start(script_timeout=1 if "wait" in body else 120)
-    application.rendezvous()
+    application.run(script_timeout=1 if "wait" in body else 120)
     exit = application.exit_report().exit
     assert (exit.reason, exit.code) == (reason, None)
     assert text in exit.text
@@ -323,9 +310,7 @@ def test_a_range_without_free_ports(application):
     ],
 )
 def test_stop_asks_the_program_to_end(application, config, text):
-    application.write_program(FOREVER)
-    application.start(config)
-    application.rendezvous()
+    application.run(FOREVER, config)
     pid = application.program_pid()
     application.order("stop", grace=60)
     report = application.exit_report()
@@ -335,9 +320,7 @@ def test_stop_asks_the_program_to_end(application, config, text):
 
 
 def test_who_does_not_end_within_the_grace_is_killed(application):
-    application.write_program(STUBBORN)
-    application.start()
-    application.rendezvous()
+    application.run(STUBBORN)
     pid = application.program_pid()
     application.order("stop", grace=0.2)
     report = application.exit_report()
@@ -346,17 +329,13 @@ def test_who_does_not_end_within_the_grace_is_killed(application):
 
 
 def test_nothing_of_the_program_lives_when_its_end_is_reported(application):
-    application.write_program(DAEMON.replace('"daemon"', '"pid"'))
-    application.start()
-    application.rendezvous()
+    application.run(DAEMON.replace('"daemon"', '"pid"'))
     application.exit_report()
     assert not alive(application.program_pid())
 
 
 def test_a_new_generation_replaces_the_program(application):
-    application.write_program(STUBBORN)
-    application.start()
-    first = application.rendezvous()
+    first = application.run(STUBBORN)
     pid = application.program_pid()
     application.announce(2)
     second = application.answer(2)
@@ -391,8 +370,7 @@ def test_a_program_that_the_script_gives_up_is_killed(application):
         "        return Program((context.python, str(context.files_dir / 'program.py')))\n"
         "    def status(self, context, handle): return not (context.work_dir / 'up').exists()\n"
     )
-    application.start()
-    assert application.rendezvous().versions == {"Julia": "1.10"}
+    assert application.run().versions == {"Julia": "1.10"}
     assert application.exit_report().exit == Exit(
         None, None, "script", "scripts/tensorflow.py: status() says that the program is not well"
     )
@@ -408,8 +386,7 @@ def test_a_stop_that_fails_kills_at_once(application):
         "        return Program((context.python, str(context.files_dir / 'program.py')))\n"
         "    def stop(self, context, handle): raise ValueError('hunter2')\n"
     )
-    application.start(redact=("hunter2",))
-    application.rendezvous()
+    application.run(redact=("hunter2",))
     application.program_pid()
     application.order("stop", grace=600)
     report = application.exit_report()
@@ -420,9 +397,7 @@ def test_a_stop_that_fails_kills_at_once(application):
 
 
 def test_a_broken_stream_loses_no_order(application):
-    application.write_program(FOREVER)
-    application.start()
-    application.rendezvous()
+    application.run(FOREVER)
     application.program_pid()
     application.connection.put("end-streams", b"")
     application.order("stop", grace=60)
@@ -432,9 +407,7 @@ def test_a_broken_stream_loses_no_order(application):
 
 @pytest.mark.slow
 def test_without_a_master_the_runner_ends_its_program(application):
-    application.write_program(STUBBORN)
-    application.start(heartbeat_lost=2)
-    application.rendezvous()
+    application.run(STUBBORN, heartbeat_lost=2)
     pid = application.program_pid()
     application.master.send_signal(signal.SIGSTOP)
     assert application.runner.wait(PATIENCE) == 1
@@ -448,9 +421,7 @@ def test_without_a_master_the_runner_ends_its_program(application):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_runner_that_is_killed_leaves_no_program(application, number):
-    application.write_program(STUBBORN)
-    application.start(container_grace=0.1)
-    application.rendezvous()
+    application.run(STUBBORN, container_grace=0.1)
     pid = application.program_pid()
     application.runner.send_signal(number)
     application.runner.wait(PATIENCE)
@@ -473,9 +444,7 @@ time.sleep(600)
 
 def test_a_container_that_is_asked_to_end_gives_its_program_the_time(application):
     """Whatever the coordinator does meanwhile. The end is the container's, not the program's."""
-    application.write_program(SAVES)
-    application.start()
-    application.rendezvous()
+    application.run(SAVES)
     pid = application.program_pid()
     application.runner.send_signal(signal.SIGTERM)
     application.logged("asked")
@@ -506,10 +475,8 @@ def test_a_container_that_is_asked_to_end_as_its_runner_begins_to_wait(applicati
 
 
 def test_a_report_outlives_a_moment_without_the_master(application):
-    application.write_program("input_ = open('go').read()")
     os.mkfifo(application.root / "files" / "go")
-    application.start()
-    application.rendezvous()
+    application.run("input_ = open('go').read()")
     application.beat("running")
     application.connection.put("end-streams", b"")
     (application.root / "files" / "go").write_text("")

@@ -43,13 +43,11 @@ def beat(application) -> Beat:
 
 @pytest.mark.slow
 def test_a_program_that_reports_all_the_time_costs_no_beat_more(application):
-    application.write_program(REPORTS)
     (application.root / "work").mkdir()
     stale = '{"step": 7, "time": 1, "metrics": {"old": 1}}'
     (application.root / "work" / "tfapp-metrics.json").write_text(stale)
     began = time.monotonic()
-    application.start(redact=("t0ken",))
-    application.rendezvous()
+    application.run(REPORTS, redact=("t0ken",))
     eventually(lambda: beat(application).step, "a beat has the step")
     assert set(beat(application).metrics) == {"loss", "[secret]"}
     eventually(lambda: beat(application).steps_per_second, "a beat has the speed")
@@ -68,9 +66,7 @@ def test_what_is_written_for_tensorboard_arrives_up_to_the_program_s_end(applica
     records = [
         record(event(step, 1.5e9 + step, simple("epoch_loss", 1 / (step + 1)))) for step in range(4)
     ]
-    application.write_program(WRITES.format(records=records[:3], last=records[3]))
-    application.start()
-    application.rendezvous()
+    application.run(WRITES.format(records=records[:3], last=records[3]))
     eventually(lambda: beat(application).epoch == 3, "a beat has what was written first")
     assert beat(application).metrics == {"train/epoch_loss": 0.3333333}
     (application.root / "work" / "go on").touch()
@@ -81,7 +77,7 @@ def test_what_is_written_for_tensorboard_arrives_up_to_the_program_s_end(applica
 
 
 def test_a_new_program_begins_without_the_metrics_of_the_old_one(application):
-    application.write_program(
+    application.run(
         "import os, signal\n"
         "from tfapp.program.reporting import flush, report\n"
         "if os.environ['TFAPP_GENERATION'] == '1':\n"
@@ -89,8 +85,6 @@ def test_a_new_program_begins_without_the_metrics_of_the_old_one(application):
         "    flush()\n"
         "    signal.pause()\n"
     )
-    application.start()
-    application.rendezvous()
     eventually(lambda: beat(application).step == 10, "the first program's step")
     application.announce(2)
     application.form(application.answer(2))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tfapp.contract.status import MOST_OUTPUTS, Outputs
 from tfapp.runner import outputs
 from tfapp.runner.container import OWN_FILES
@@ -163,7 +162,7 @@ os._exit(0)
 def test_a_cache_of_tf_data_is_no_output(tmp_path):
     work = tmp_path / "work"
     work.mkdir()
-    subprocess.run([sys.executable, "-c", CACHES], cwd=work, check=True)
+    programs.printed("-c", CACHES, cwd=work)
     assert {"whole.index", "half_0.lockfile"} < {one.name for one in work.iterdir()}
     kept(work, tmp_path / "kept")
     model = {"checkpoint", "model-1.data-00000-of-00001", "model-1.index"}

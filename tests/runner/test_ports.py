@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests import programs
 from tfapp.runner import ports
 from tfapp.runner.ports import NoPortError
 
@@ -53,8 +54,7 @@ def test_another_process_that_shares_the_port_serves_it(held):
 
 
 def test_a_process_that_does_not_share_the_port_is_refused(held):
-    command = [sys.executable, "-c", LISTEN, str(held.number), "alone"]
-    assert subprocess.run(command, timeout=60).returncode == 7
+    assert programs.python("-c", LISTEN, held.number, "alone").returncode == 7
 
 
 def test_a_second_holder_gets_another_port(held):

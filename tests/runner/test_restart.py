@@ -32,9 +32,7 @@ SLEEPING = "import os, time\nprint('pid', os.getpid())\nwhile True: time.sleep(6
 
 
 def test_a_program_starts_again_with_its_port(application):
-    application.write_program(COUNTING)
-    application.start()
-    port = application.rendezvous().ports["site.global.port"]
+    port = application.run(COUNTING).ports["site.global.port"]
     for attempt in range(3):
         report = application.exit_report(attempt=attempt)
         assert (report.exit.code, report.last_lines) == (3 - attempt, f"generation 1 port {port}")
@@ -46,9 +44,7 @@ def test_a_program_starts_again_with_its_port(application):
 
 
 def test_a_reported_runner_takes_part_in_the_next_generation(application):
-    application.write_program(COUNTING)
-    application.start()
-    first = application.rendezvous().ports["site.global.port"]
+    first = application.run(COUNTING).ports["site.global.port"]
     assert application.exit_report().exit.code == 3
     application.announce(2)
     second = application.answer(2)
@@ -152,9 +148,7 @@ sys.exit(3)
 @pytest.mark.parametrize("call", ["status", "stop"])
 def test_a_call_that_returns_late_is_not_about_the_next_program(application, call):
     application.write_script(LATE.replace("LATE", repr(call)))
-    application.write_program(ENDS_ONCE_CALLED)
-    application.start()
-    application.rendezvous()
+    application.run(ENDS_ONCE_CALLED)
     if call == "stop":
         application.beat("running")
         application.order("stop", grace=30.0)
@@ -172,9 +166,7 @@ def test_a_call_that_returns_late_is_not_about_the_next_program(application, cal
 
 
 def test_a_stopped_program_is_noticed_and_ended(application):
-    application.write_program(SLEEPING)
-    application.start()
-    application.rendezvous()
+    application.run(SLEEPING)
     pid = application.program_pid()
     os.kill(pid, signal.SIGSTOP)
     exit = application.exit_report().exit

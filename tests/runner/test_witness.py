@@ -5,6 +5,7 @@ import time
 import pytest
 
 from tests.engines.kubernetes.api_server import ApiServer
+from tests.waiting import wait
 from tfapp.errors import UnreachableError
 from tfapp.runner.heartbeat import Heartbeat
 from tfapp.runner.witness import PROOF, ReplacedError, Witness
@@ -130,9 +131,7 @@ def test_how_long_a_runner_lives_without_its_master(witness, said):
 
     heartbeat = Heartbeat(beat, ends.append, 0.1, 0.3, witness=witness)
     heartbeat.start("runs")
-    end = time.monotonic() + 60
-    while not ends and time.monotonic() < end:
-        time.sleep(0.01)
+    wait(lambda: ends, "no end", 60, every=0.01)
     heartbeat.close(10)
     assert ends == [said]
     assert not witness.answers[1:]

@@ -1,10 +1,9 @@
 import importlib.metadata
-import subprocess
-import sys
 
 import pytest
 from packaging.version import Version
 
+from tests import programs
 from tfapp.documents import Document, read_document
 from tfapp.problems import WARNING, Position, Problem
 from tfapp.schema import check_document, check_extension
@@ -141,9 +140,7 @@ def test_an_unknown_kind_is_a_mistake_of_the_caller():
 def imported(statements):
     """The modules that a fresh Python has after `statements`."""
     code = f"{statements}\nimport sys; print(*sys.modules)"
-    return subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
-    ).stdout.split()
+    return programs.printed("-c", code).split()
 
 
 def test_importing_the_room_does_not_import_jsonschema():

@@ -17,6 +17,7 @@ import time
 import tensorflow as tf
 
 import tfapp.storage
+from tests import programs
 from tests.storage import rows
 from tests.storage.rows import ODD, raises, read, write
 from tfapp import threads
@@ -184,10 +185,7 @@ def a_folder_of_somebody_else():
         "        raise AssertionError(call)\n"
     )
     gfile.makedirs(f"{BASE}/mine")
-    words = [sys.executable, "-c", program, f"{BASE}/mine/theirs"]
-    environ = {**os.environ, "HADOOP_USER_NAME": "somebody"}
-    done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    programs.printed("-c", program, f"{BASE}/mine/theirs", environ={"HADOOP_USER_NAME": "somebody"})
     assert gfile.listdir(f"{BASE}/mine") == []
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from tests.end_to_end.command_line import CommandLine
+from tests.programs import python
 
 THERE = "storage in a container"
 ROOT = Path(__file__).parents[2]
@@ -31,15 +30,9 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Its end. `name`: of a module here; without the variables of AWS that this machine has."""
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-    here = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
-    return subprocess.run(
-        [sys.executable, "-m", f"tests.storage.{name}", *words],
-        cwd=cwd,
-        env={**here, **quiet, "PYTHONPATH": str(ROOT), **environ},
-        capture_output=True,
-        text=True,
-        timeout=limit,
-    )
+    environ = {**quiet, "PYTHONPATH": str(ROOT), **environ}
+    words = ("-m", f"tests.storage.{name}", *words)
+    return python(*words, environ=environ, without="AWS_", cwd=cwd, limit=limit)
 
 
 def check_operations(url: str, environ: Mapping[str, str]) -> None:

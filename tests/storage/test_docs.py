@@ -3,15 +3,9 @@
 import pytest
 
 from tests.lacking import needs_storage
-from tests.storage import programs, s3_server
+from tests.storage import programs
 
 pytestmark = needs_storage
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory):
-    with s3_server.running(tmp_path_factory.mktemp("s3") / "buckets", ("bucket",)) as environ:
-        yield environ
 
 
 @pytest.mark.trains

@@ -1,9 +1,6 @@
 """What must not happen on S3, each a row. Those of HDFS are in
 `tests/clusters/yarn/test_storage.py`."""
 
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -11,6 +8,7 @@ import pytest
 
 from tests.debian import Packages, UnavailableError
 from tests.lacking import lacking, needs_storage
+from tests.programs import printed
 from tests.storage import programs, s3_server
 
 pytestmark = [needs_storage, pytest.mark.trains]
@@ -78,12 +76,9 @@ except base.Failed as error:
 def test_a_clock_that_is_wrong(server, clock, minutes):
     """By 10 minutes it does not matter; by more than 15 the server refuses, and the error says what
     to do."""
-    here = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
-    environ = {**here, **server[0], **clock, "FAKETIME": f"{60 * minutes:+d}"}
-    words = [sys.executable, "-c", SAVES]
-    done = subprocess.run(words, env=environ, cwd=programs.ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    seen, _, said = done.stdout.strip().partition(" ")
+    environ = {**server[0], **clock, "FAKETIME": f"{60 * minutes:+d}"}
+    told = printed("-c", SAVES, environ=environ, without="AWS_", cwd=programs.ROOT)
+    seen, _, said = told.strip().partition(" ")
     assert abs(int(seen) - time.time() - 60 * minutes) < 60
     if abs(minutes) == 10:
         assert said == "3"

@@ -1,14 +1,12 @@
 """What tfapp itself does with folders on a real object store."""
 
 import contextlib
-import subprocess
-import sys
 
 import pytest
 
+from tests import programs
 from tests.cli.played_engine import PlayedEngine, shell
 from tests.lacking import needs_storage
-from tests.storage import s3_server
 from tests.waiting import wait
 from tfapp.engines.checkpoint_folder import stored_checkpoints
 from tfapp.errors import NotFoundError, UnavailableError
@@ -20,16 +18,10 @@ pytestmark = needs_storage
 FOLDER = "s3://bucket/saved/app"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with s3_server.running(tmp_path_factory.mktemp("s3") / "root", ("bucket",)) as environ:
-        yield environ
-
-
 @pytest.fixture
-def store(server, monkeypatch, tmp_path):
+def store(s3, monkeypatch, tmp_path):
     """With two files in FOLDER."""
-    for name, value in server.items():
+    for name, value in s3.items():
         monkeypatch.setenv(name, value)
     store = folders.store_of(FOLDER)
     assert store is not None
@@ -175,13 +167,12 @@ writing._waiting.add(Writer())
 
 
 def test_the_last_flush_is_made_when_nothing_is_written_any_more():
-    done = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["the gate is closed", "the last flush"]
+    assert programs.printed("-c", ENDS).splitlines() == ["the gate is closed", "the last flush"]
 
 
 @pytest.mark.trains
 def test_a_flush_that_waits_is_made_at_the_end_of_python(store):
     url = f"{FOLDER}/flushed"
-    done = subprocess.run([sys.executable, "-c", FLUSHES, url], capture_output=True, text=True)
+    done = programs.python("-c", FLUSHES, url)
     assert done.returncode == 7, done.stderr
     assert folders.read(store, url, 3) == b"abc"

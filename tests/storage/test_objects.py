@@ -131,9 +131,8 @@ def test_no_answer_is_an_error_of_tensorflow(words, code):
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    with s3_server.running(tmp_path_factory.mktemp("s3") / "buckets", ("bucket",)) as environ:
-        yield objects.Objects(environ)
+def store(s3):
+    return objects.Objects(s3)
 
 
 @pytest.fixture

@@ -2,14 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 import threading
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.lacking import needs_storage
+from tests.programs import python
 from tests.storage import programs, sftp_server
 from tfapp.api import returned
 from tfapp.program import returned as program
@@ -213,7 +212,5 @@ def test_a_program_ends_with_open_connections(url, sftp):
         "writer.append(bytes(9 << 20)); writer.flush(); store.stat(url.rpartition('/')[0])\n"
         "sys.exit(7)"
     )
-    command = [sys.executable, "-c", program, f"{url}/half"]
-    done = subprocess.run(command, env={**os.environ, **sftp[1]}, timeout=60, check=False)
-    assert done.returncode == 7
+    assert python("-c", program, f"{url}/half", environ=sftp[1]).returncode == 7
     assert folders.store_of(url).children(url) == []

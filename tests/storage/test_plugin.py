@@ -5,27 +5,21 @@ import ctypes
 import pytest
 
 from tests.lacking import needs_storage
-from tests.storage import programs, s3_server
+from tests.storage import programs
 from tfapp.storage.plugin import Files
 
 pytestmark = needs_storage
 
 
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory):
-    with s3_server.running(tmp_path_factory.mktemp("s3") / "buckets", ("tests",)) as environ:
-        yield environ
-
-
 @pytest.mark.trains
 def test_tensorflow_uses_s3_as_its_own_file_system(s3):
-    programs.check_operations("s3://tests/operations", s3)
+    programs.check_operations("s3://bucket/operations", s3)
 
 
 @pytest.mark.trains
 @pytest.mark.parametrize(("how", "code"), [("exit", 3), ("raise", 1)])
 def test_a_program_ends_in_the_middle_of_a_pipeline_with_its_own_code(s3, how, code):
-    done = programs.run("leaving", "s3a://tests/leaving", how, environ=s3)
+    done = programs.run("leaving", "s3a://bucket/leaving", how, environ=s3)
     assert (done.returncode, done.stdout) == (code, "leaves\n"), done.stderr
     assert how != "raise" or "ValueError: as asked for" in done.stderr
 
@@ -34,7 +28,7 @@ def test_a_program_ends_in_the_middle_of_a_pipeline_with_its_own_code(s3, how, c
 @pytest.mark.trains
 @pytest.mark.timeout(1800)
 def test_of_three_hundred_ends_none_hangs_or_loses_its_code(s3):
-    programs.check_ends("s3://tests/leaving", s3, 43)
+    programs.check_ends("s3://bucket/leaving", s3, 43)
 
 
 class OneFile:

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import types
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import tfapp.storage
-from tests import python_environments
+from tests import programs, python_environments
 from tests.lacking import needs_storage
 from tfapp.contract import stacks
 from tfapp.contract.names import ENV_STORAGE
@@ -32,18 +31,23 @@ print(json.dumps({
 
 
 def look(*flags, paths=(), command=(sys.executable,), words=("-c", LOOK), **more) -> dict:
-    environ = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
-    environ |= {
+    environ = {
         "PYTHONPATH": os.pathsep.join([STARTUP, *map(str, paths)]),
         "PEX_EXTRA_SYS_PATH": STARTUP,
         ENV_STORAGE: "/packages",
+        **more,
     }
-    command = [*map(str, command), *flags, *words]
-    done = subprocess.run(
-        command, env={**environ, **more}, capture_output=True, text=True, check=True
-    )
-    assert done.stderr == ""
+    done = programs.run(*command, *flags, *words, environ=environ, without="PYTHON")
+    assert (done.returncode, done.stderr) == (0, "")
     return json.loads(done.stdout)
+
+
+def run(code, *paths, cwd=None, **environ) -> tuple[str, str]:
+    """What a program prints that can import what is in `paths`: its output and its errors."""
+    environ["PYTHONPATH"] = os.pathsep.join([STARTUP, *map(str, paths)])
+    done = programs.python("-c", code, cwd=cwd, environ=environ)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
 
 
 @needs_storage
@@ -68,23 +72,15 @@ assert not os.get_inheritable(int(file))
 def test_it_answers_the_signal_for_stacks():
     """The start-up hook, which imports nothing of tfapp, means what tfapp.contract.stacks does."""
     code = ASK.replace("NAME", stacks.MEMORY_FILE).replace("SIGNAL", str(stacks.SIGNAL))
-    environ = {**os.environ, "PYTHONPATH": STARTUP}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, env=environ, check=True, capture_output=True, text=True)
-    assert re.search('(?m)^  File "<string>", line 6 in <module>$', done.stdout)
-    assert done.stderr == ""
+    out, err = run(code)
+    assert re.search('(?m)^  File "<string>", line 6 in <module>$', out)
+    assert err == ""
 
 
 def test_a_python_without_what_stacks_need_starts(tmp_path):
     (tmp_path / "faulthandler.py").write_text("raise ImportError('none here')")
-    environ = {**os.environ, "PYTHONPATH": STARTUP}
     code = "import sys; sys.modules['os'].memfd_create = None; print('runs')"
-    for more in ({}, {"PYTHONPATH": os.pathsep.join([STARTUP, str(tmp_path)])}):
-        command = [sys.executable, "-c", code]
-        done = subprocess.run(
-            command, env={**environ, **more}, check=True, capture_output=True, text=True
-        )
-        assert (done.stdout, done.stderr) == ("runs\n", "")
+    assert run(code) == run(code, tmp_path) == ("runs\n", "")
 
 
 @needs_storage
@@ -112,24 +108,14 @@ def test_jax_tells_the_others_the_address_of_this_instance(tmp_path):
     for name, code in JAX.items():
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text(code)
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([STARTUP, str(tmp_path)])}
-    done = subprocess.run(
-        [sys.executable, "-c", CONNECT],
-        env={**environ, "TFAPP_HOST": "198.51.100.7"},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert done.stdout == "('client', '198.51.100.7', None)\n('client', None, 'eth1')\n"
+    out, _ = run(CONNECT, tmp_path, TFAPP_HOST="198.51.100.7")
+    assert out == "('client', '198.51.100.7', None)\n('client', None, 'eth1')\n"
 
 
 def test_a_jax_without_gloo_is_imported(tmp_path):
     (tmp_path / "jax" / "_src").mkdir(parents=True)
     (tmp_path / "jax" / "_src" / "xla_bridge.py").write_text("print('runs')\n")
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([STARTUP, str(tmp_path)])}
-    command = [sys.executable, "-c", "import jax._src.xla_bridge"]
-    done = subprocess.run(command, env=environ, check=True, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("runs\n", "")
+    assert run("import jax._src.xla_bridge", tmp_path) == ("runs\n", "")
 
 
 @pytest.mark.parametrize("flag", ["-I", "-E", "-S"])
@@ -161,8 +147,7 @@ def test_in_a_pex_whose_python_ignores_variables(tmp_path):
     """As a program, and as the environment that site.global.python.archive makes of it."""
     path, root = tmp_path / "look.pex", str(tmp_path / "root")
     (tmp_path / "look.py").write_text(LOOK)
-    tool = [sys.executable, "-m", "pex", "--venv", "--exe", tmp_path / "look.py", "-o", path]
-    subprocess.run(tool, check=True, capture_output=True, timeout=300)
+    programs.printed("-m", "pex", "--venv", "--exe", tmp_path / "look.py", "-o", path)
     check(look(command=[path], words=(), PEX_ROOT=root))
     place = "import json, sys; print(json.dumps(sys.prefix))"
     prefix = look(command=[path], words=["-c", place], PEX_ROOT=root, PEX_INTERPRETER="1")
@@ -174,7 +159,7 @@ def test_in_a_pex_whose_python_ignores_variables(tmp_path):
 def test_in_a_child_with_another_python():
     """Debian's has a sitecustomize of its own, which runs."""
     child = f"import subprocess, sys; sys.exit(subprocess.call([{DEBIAN!r}, '-c', {LOOK!r}]))"
-    alone = subprocess.run([DEBIAN, "-c", LOOK], capture_output=True, text=True, check=True)
+    alone = programs.run(DEBIAN, "-c", LOOK)
     found, own = look("-c", child, words=()), json.loads(alone.stdout)["sitecustomize"]
     check(found)
     assert not own or found["sitecustomize"] == own
@@ -184,13 +169,10 @@ def test_in_a_child_with_another_python():
 def test_a_tensorflow_that_takes_no_file_systems_is_imported(tmp_path):
     """A warning says that URLs cannot be opened."""
     (tmp_path / "tensorflow.py").write_text("there = True\n")
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([STARTUP, str(tmp_path)])}
-    environ[ENV_STORAGE] = "/packages"
     program = "import tensorflow; print(tensorflow.there)"
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
-    assert done.stdout == "True\n"
-    assert re.fullmatch("tfapp: warning: no URL can be opened here: .*'io' .*\n", done.stderr)
+    out, err = run(program, tmp_path, **{ENV_STORAGE: "/packages"})
+    assert out == "True\n"
+    assert re.fullmatch("tfapp: warning: no URL can be opened here: .*'io' .*\n", err)
 
 
 @pytest.mark.parametrize(("imports", "left"), [("", {"gs", "hdfs"}), ("raise OSError", {"gs"})])
@@ -221,20 +203,13 @@ def test_a_program_without_tensorflow_is_left_alone(tmp_path):
     """Another module of a similar name is found by others, and one that is missing by nobody."""
     (tmp_path / "tensorflow_like.py").write_text("")
     program = "import tensorflow_like\ntry:\n    import missing\nexcept ImportError:\n    pass\n"
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([STARTUP, str(tmp_path)])}
-    environ[ENV_STORAGE] = "/packages"
-    subprocess.run([sys.executable, "-c", program], env=environ, check=True)
+    run(program, tmp_path, **{ENV_STORAGE: "/packages"})
 
 
 @needs_storage
 def test_a_program_with_a_part_of_tfapp_finds_storage_without_tensorflow(tmp_path):
     (tmp_path / "tfapp").mkdir()
     (tmp_path / "tfapp" / "__init__.py").write_text("")
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([STARTUP, str(tmp_path)])}
-    environ[ENV_STORAGE] = "/packages"
     program = "import tfapp, tfapp.storage; print(tfapp.__file__, tfapp.storage.__file__)"
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(
-        command, env=environ, cwd=tmp_path, check=True, capture_output=True, text=True
-    )
-    assert done.stdout.split() == [str(tmp_path / "tfapp/__init__.py"), tfapp.storage.__file__]
+    out, _ = run(program, tmp_path, cwd=tmp_path, **{ENV_STORAGE: "/packages"})
+    assert out.split() == [str(tmp_path / "tfapp/__init__.py"), tfapp.storage.__file__]

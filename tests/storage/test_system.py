@@ -2,15 +2,13 @@
 
 import io
 import os
-import subprocess
-import sys
 
 import pytest
 
 import tfapp.storage
+from tests import programs
 from tests.cli.commands.test_tensorboard import write_scalar
 from tests.lacking import needs_storage
-from tests.storage import s3_server
 from tests.storage.test_startup import STARTUP
 from tfapp.contract.names import ENV_STORAGE
 
@@ -20,15 +18,9 @@ BASE = "s3://bucket/base"
 ODD = ("a#b", "a?b", "a%20b c", "ü+&=")
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with s3_server.running(tmp_path_factory.mktemp("s3") / "root", ("bucket",)) as environ:
-        yield environ
-
-
 @pytest.fixture
-def system(server, monkeypatch):
-    for name, value in server.items():
+def system(s3, monkeypatch):
+    for name, value in s3.items():
         monkeypatch.setenv(name, value)
     system = tfapp.storage.fsspec(BASE)
     with system.open(f"{BASE}/keep", "wb") as file:
@@ -95,7 +87,7 @@ def test_errors_are_those_of_files(system):
 def test_programs_end_as_they_would(system):
     """obstore's own file system ended one in a hundred by SIGABRT."""
     program = f"import tfapp.storage; tfapp.storage.fsspec({BASE!r}).cat_file({BASE!r} + '/keep')"
-    codes = [subprocess.run([sys.executable, "-c", program]).returncode for _ in range(5)]
+    codes = [programs.python("-c", program).returncode for _ in range(5)]
     assert codes == [0] * 5
 
 
@@ -111,12 +103,9 @@ print({run: board.GetAccumulator(run).Tags() for run in board.Runs()}, "tensorfl
 
 
 @pytest.mark.slow
-def test_a_tensorboard_without_tensorflow_reads_event_files(system, server, tmp_path):
+def test_a_tensorboard_without_tensorflow_reads_event_files(system, s3, tmp_path):
     write_scalar(tmp_path / "train")
     system.put(str(tmp_path / "train"), f"{BASE}/train", recursive=True)
     hook = {"PYTHONPATH": STARTUP, ENV_STORAGE: "/packages"}
-    command = [sys.executable, "-c", BOARD, BASE]
-    environ = {**os.environ, **server, **hook}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "'train': " in done.stdout and "'loss'" in done.stdout and "False" in done.stdout
+    printed = programs.printed("-c", BOARD, BASE, environ={**s3, **hook})
+    assert "'train': " in printed and "'loss'" in printed and "False" in printed

@@ -1,10 +1,10 @@
 """Models that are exported have the names that their users know."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+
+from tests import programs
 
 PROGRAM = """
 import json
@@ -64,10 +64,8 @@ print(json.dumps(told))
 @pytest.mark.trains
 def test_outputs_have_the_names_of_their_layers(tmp_path):
     """With Keras 2 and 3. The programs that serve a model of TensorFlowOnSpark name them so."""
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == {
+    printed = programs.printed("-c", PROGRAM, tmp_path)
+    assert json.loads(printed.splitlines()[-1]) == {
         "tf_keras": [["image"], ["scores"]],
         "keras": [["image"], ["scores"]],
         "two outputs": [["image"], ["a", "b"]],

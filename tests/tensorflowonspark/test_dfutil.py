@@ -3,11 +3,10 @@
 import importlib
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
+from tests import programs
 from tests.storage import s3_server
 
 PROGRAM = """
@@ -53,12 +52,9 @@ MISSING = "there is no file and no folder "
 @pytest.mark.trains
 def test_records_are_found_by_folder_file_and_pattern(spark_packages, tmp_path):
     """As Hadoop's input formats find them."""
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
-    environ = {**os.environ, "PYTHONPATH": str(spark_packages)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
-    assert done.returncode == 0, done.stderr
+    printed = programs.printed("-c", PROGRAM, tmp_path, environ={"PYTHONPATH": str(spark_packages)})
     in_a = ["a/part-0", "a/part-1"]
-    assert json.loads(done.stdout.splitlines()[-1]) == {
+    assert json.loads(printed.splitlines()[-1]) == {
         "": ["c"],
         "/a": in_a,
         "/a/": in_a,
@@ -116,9 +112,6 @@ def test_records_are_written_and_read_on_an_object_store(spark_packages, tmp_pat
 
         def task(*more):
             """Each runs in a process of its own."""
-            command = [sys.executable, "-c", ON_S3, "s3://bucket/records", *more]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
-            assert done.returncode == 0, done.stderr
-            return done.stdout
+            return programs.printed("-c", ON_S3, "s3://bucket/records", *more, environ=environ)
 
         task(task())

@@ -38,7 +38,7 @@ def are_here() -> bool:
 def place(version: str, platform: str, environments: Path) -> Path:
     """The path of the archive for Python `version` ("3.11") on `platform` ("linux-x86_64"), which
     need not exist. UnavailableError if there can be none."""
-    if _numbers(version) < _OLDEST:
+    if tuple(map(int, version.split(".")[:2])) < _OLDEST:
         raise UnavailableError(f"it needs Python 3.10 or newer, and the programs have {version}")
     decisive = list(_versions()) if _are_mine(version, platform) else [version, platform, *PACKAGES]
     digest = hashlib.sha256(json.dumps(["storage", *decisive]).encode()).hexdigest()[:24]
@@ -83,10 +83,6 @@ def _is_whole(archive: Path) -> bool:
 
 def _are_mine(version: str, platform: str) -> bool:
     return version == build.version_here() and platform == build.HERE and are_here()
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in version.split(".")[:2])
 
 
 def _distribution(name: str) -> Any:

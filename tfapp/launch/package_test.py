@@ -17,9 +17,8 @@ from tfapp.engines.control import kill_container
 from tfapp.errors import BadStateError, InvalidPackageError
 from tfapp.launch.caller import Caller
 from tfapp.launch.follow import States, changes
-from tfapp.launch.submission import Request, compile_request
+from tfapp.launch.submission import Request, compile_request, load_request
 from tfapp.package.find import SCHEMA_FILE
-from tfapp.package.load import load_package
 from tfapp.problems import Problem
 
 if TYPE_CHECKING:
@@ -39,13 +38,7 @@ load_script(pathlib.Path(sys.argv[1]), sys.argv[2])
 def findings(request: Request, caller: Caller, engine: Engine) -> Iterator[Problem]:
     """All that is wrong with a package, or may be. If it is not valid, that alone is told.
     UnavailableError if `engine` cannot be asked what it would run."""
-    loaded = load_package(
-        request.appdef,
-        template=request.template,
-        resources=request.resources,
-        overrides=request.overrides,
-        user_files=request.files,
-    )
+    loaded = load_request(request)
     yield from loaded.problems
     if loaded.package is not None:
         yield from _undescribed(loaded.package)

@@ -210,7 +210,8 @@ def clear_away(name: str, engine: Engine, caller: Caller) -> None:
     caller.note(f"the earlier {name} is destroyed")
 
 
-def _loaded(request: Request) -> Loaded:
+def load_request(request: Request) -> Loaded:
+    """The package with the changes of the request, and all of its problems."""
     return load_package(
         request.appdef,
         template=request.template,
@@ -222,7 +223,7 @@ def _loaded(request: Request) -> Loaded:
 
 
 def _checked(request: Request, caller: Caller) -> AppPackage:
-    loaded = _loaded(request)
+    loaded = load_request(request)
     if loaded.package is None:
         raise InvalidPackageError(loaded.problems)
     _accept(loaded.problems, caller)
@@ -329,7 +330,7 @@ def write_request(request: Request, folder: Path, caller: Caller) -> Path:
     existed = folder.exists()
     try:
         with writing(folder):
-            problems = write_package(folder, _loaded(request), request.environment)
+            problems = write_package(folder, load_request(request), request.environment)
     except BaseException:
         if not existed:
             shutil.rmtree(folder, ignore_errors=True)

@@ -16,7 +16,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -270,7 +270,7 @@ class Processes:
         running = (c.started.result() for c in self._containers.values() if _runs(c))
         orphans = children(self._parent.pid) - {process.pid for process in running}
         found: list[Process] = []
-        for process in _identified(orphans):
+        for process in filter(None, map(identify, orphans)):
             pid = process.pid
             if session(pid) == session_id or environment(pid).get(b"CONTAINER_ID") == id.encode():
                 found += [process, *descendants(pid)]
@@ -281,11 +281,6 @@ def _runs(container: _Container) -> bool:
     """Whether it is known to be started, and not to have ended."""
     started = container.started
     return started.done() and started.exception() is None and not container.code.done()
-
-
-def _identified(pids: Iterable[int]) -> list[Process]:
-    found = (identify(pid) for pid in pids)
-    return [process for process in found if process is not None]
 
 
 def _signal_group(leader: Process, number: int) -> None:

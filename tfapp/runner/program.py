@@ -53,9 +53,14 @@ class RunningProgram:
         )
         self._last = LastLines(MAX_LAST_LINES)
         self._signals = threading.Lock()  # between a signal and the reaping of its target
+        argv = tuple(argv)
         source, output = os.pipe()
         try:
-            self._process = _launch(tuple(argv), env, cwd, output)
+            self._process = launch(argv, env, cwd, (subprocess.DEVNULL, output, output))
+        except (OSError, ValueError) as error:
+            os.close(source)
+            reason = getattr(error, "strerror", None) or error
+            raise StartError(f"{argv[0]} cannot be started in {cwd}: {reason}") from error
         except StartError:
             os.close(source)
             raise
@@ -133,29 +138,27 @@ class RunningProgram:
         return self._last.text()
 
 
-def _launch(
-    argv: tuple[str, ...], env: Mapping[str, str], cwd: Path, output: int
+def launch(
+    argv: Iterable[str], env: Mapping[str, str], cwd: str | Path, streams: tuple[int, int, int]
 ) -> subprocess.Popen[bytes]:
+    """A process of `argv` in a session of its own, which ends with this process. `streams`: its
+    standard ones. StartError with why there is no such program; OSError or ValueError if nothing
+    can be started at all."""
     errors, error_end = os.pipe()
-    command = [sys.executable, "-I", "-S", _LAUNCH, str(os.getpid()), str(error_end), *argv]
-    try:
-        process = subprocess.Popen(
-            command,
-            env=dict(env),
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            pass_fds=(error_end,),
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        os.close(errors)
-        reason = getattr(error, "strerror", None) or error
-        raise StartError(f"{argv[0]} cannot be started in {cwd}: {reason}") from error
-    finally:
-        os.close(error_end)
     with open(errors, "rb") as file:
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", _LAUNCH, str(os.getpid()), str(error_end), *argv],
+                env=dict(env),
+                cwd=cwd,
+                stdin=streams[0],
+                stdout=streams[1],
+                stderr=streams[2],
+                pass_fds=(error_end,),
+                start_new_session=True,
+            )
+        finally:
+            os.close(error_end)
         message = file.read()  # ends when the program has taken over
     if message:
         process.wait()

@@ -24,8 +24,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable
 
 from tfapp import processes
 from tfapp.contract.channel import ERRORS, EXIT, OUTPUT, READY, START, Channel, GoneError, size
@@ -34,8 +33,8 @@ from tfapp.contract.sessions import OFFER_LIMIT, Command, Welcome
 from tfapp.listener import Admit, Listener
 from tfapp.runner import ports
 from tfapp.runner.beside import GRACE, Passing, Started
+from tfapp.runner.program import StartError, launch
 
-_LAUNCH = str(Path(__file__).with_name("launch.py"))
 _SHELLS = ("bash", "sh")
 
 
@@ -136,7 +135,7 @@ def _serve(channel: Channel, welcome: Welcome) -> None:
                 return
     try:
         started = _start(command, welcome)
-    except (OSError, ValueError) as error:  # ValueError: there is a NUL in it
+    except (OSError, ValueError, StartError) as error:  # ValueError: there is a NUL in it
         channel.put(ERRORS, f"tfapp: {error}\n".encode())
         _end(channel, 127)
         return
@@ -164,8 +163,8 @@ def _end(channel: Channel, code: int) -> None:
 
 
 class _Process:
-    """A command as a child of this process (tfapp.runner.beside.Started). OSError if it cannot be
-    started."""
+    """A command as a child of this process (tfapp.runner.beside.Started). StartError or OSError if
+    it cannot be started."""
 
     def __init__(self, command: Command, welcome: Welcome):
         env = dict(welcome.env)
@@ -192,7 +191,11 @@ class _Process:
         self._waker = wakes
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
-        self._process = _launched(argv, env, welcome.folder, theirs)
+        try:
+            self._process = launch(argv, env, welcome.folder, theirs)
+        finally:
+            for number in set(theirs):
+                os.close(number)
 
     def frames(self, source: int, data: bytes) -> Iterable[tuple[bytes, bytes]]:
         return [(self._kinds[source], data)] if data else ()
@@ -226,34 +229,6 @@ class _Process:
         processes.kill_left_behind(processes.KILL_LIMIT, spare)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(GRACE)
-
-
-def _launched(
-    argv: list[str], env: Mapping[str, str], folder: str, theirs: tuple[int, int, int]
-) -> subprocess.Popen[bytes]:
-    """The process of the command, in a session of its own, with `theirs` as its standard streams,
-    which are closed here. OSError."""
-    told, error_end = os.pipe()
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-S", _LAUNCH, str(os.getpid()), str(error_end), *argv],
-            env=env,
-            cwd=folder,
-            stdin=theirs[0],
-            stdout=theirs[1],
-            stderr=theirs[2],
-            pass_fds=(error_end,),
-            start_new_session=True,
-        )
-    finally:
-        for number in {error_end, *theirs}:
-            os.close(number)
-    with open(told, "rb") as file:
-        message = file.read()  # ends when the command has taken over
-    if message:
-        process.wait()
-        raise OSError(message.decode(errors="replace"))
-    return process
 
 
 if __name__ == "__main__":

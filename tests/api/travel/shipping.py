@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import tfapp
+from tests import programs
 from tfapp.api.travel.pack import Pack
 
 LIMIT = 300.0  # seconds
@@ -60,15 +60,7 @@ if __name__ == "__main__":
 def submit(command: list[str], cwd: Path) -> tuple[list[str], str]:
     """Runs a program that ends with SUBMITS. What it notes, and what it needs."""
     repository = Path(tfapp.__file__).parents[1]
-    environ = {**os.environ, "PYTHONPATH": f"{repository}"}
-    done = subprocess.run(
-        [sys.executable, *command],
-        cwd=cwd,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-    )
-    assert done.returncode == 0, done.stderr
-    notes, needed = json.loads(done.stdout.splitlines()[-1])
+    environ = {"PYTHONPATH": str(repository)}
+    printed = programs.printed(*command, cwd=cwd, environ=environ, limit=LIMIT)
+    notes, needed = json.loads(printed.splitlines()[-1])
     return notes, "\n".join(needed)

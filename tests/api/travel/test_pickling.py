@@ -6,12 +6,12 @@ import builtins
 import functools
 import linecache
 import pickle
-import subprocess
 import sys
 import types
 
 import pytest
 
+from tests import programs
 from tfapp.api.travel.pickling import _references, pickle_function
 from tfapp.environment.imports import AT_LOAD, IN_FUNCTION, PERHAPS
 from tfapp.errors import ProgramError
@@ -93,8 +93,7 @@ def test_whatever_can_be_called_is_run_elsewhere_by_cloudpickle_alone(make, tmp_
     file = tmp_path / "program.pkl"
     file.write_bytes(pickle_function(make(by_value(NAMES)), "program").data)
     code = f"import pickle; print(pickle.load(open({str(file)!r}, 'rb'))())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
-    assert done.stdout.strip() == "3", done.stderr
+    assert programs.printed("-c", code) == "3\n"
 
 
 class ByName:

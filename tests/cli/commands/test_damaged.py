@@ -18,7 +18,7 @@ import pytest
 from tests import python_environments
 from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, PlayedEngine, status
-from tests.engines.applications import compiled, environ, service
+from tests.engines.applications import compiled, environ, run_folder, service
 from tests.engines.yarn.file_system import FileSystem
 from tests.engines.yarn.played_yarn import PlayedYarn
 from tfapp.contract.names import INSTANCE_FILE, RETURNED_FILE
@@ -117,18 +117,24 @@ class NoMaster:
     wait = go
 
 
+def succeeded(folder: Path, home: Path, monkeypatch) -> LocalEngine:
+    """Of one application, which has succeeded, with a checkpoint in `folder`. No master starts."""
+    monkeypatch.setattr("tfapp.engines.machine.runs.MasterStart", NoMaster)
+    engine = LocalEngine(home, environ=environ())
+    engine.create("app", compiled(w=service("exit 0")))
+    run = run_folder(engine)
+    done = conclude(read_config(run).accepted, SUCCESS, 1e9, "SUCCEEDED")
+    done = dataclasses.replace(done, checkpoint_dir=str(make_private(folder / "saved")))
+    write_json(run.ending, Ending("SUCCEEDED", "done", done))
+    (folder / "saved" / "ckpt").touch()
+    return engine
+
+
 @pytest.fixture
 def engine(tmp_path, monkeypatch):
-    """Of one application, which has succeeded."""
     monkeypatch.chdir(tmp_path)  # `fetch` writes there
-    monkeypatch.setattr("tfapp.engines.machine.runs.MasterStart", NoMaster)
-    engine = LocalEngine(tmp_path / "home", environ=environ())
-    engine.create("app", compiled(w=service("exit 0")))
-    run = engine._home.app("app").run(1)
-    done = conclude(read_config(run).accepted, SUCCESS, 1e9, "SUCCEEDED")
-    done = dataclasses.replace(done, checkpoint_dir=str(make_private(tmp_path / "saved")))
-    write_json(run.ending, Ending("SUCCEEDED", "done", done))
-    (tmp_path / "saved" / "ckpt").touch()
+    engine = succeeded(tmp_path, tmp_path / "home", monkeypatch)
+    run = run_folder(engine)
     for name, text in {
         "w.log": "one\ntwo\n",
         "w.log.times": "0 1000000000.00\n4 1000000001.00\n",
@@ -201,7 +207,7 @@ CREDENTIALS += [("crt", "nothing"), ("crt", "half")]
 
 @pytest.mark.slow
 def test_credentials_of_one_that_runs(tmp_path, engine):
-    run = engine._home.app("app").run(1)
+    run = run_folder(engine)
     run.ending.unlink()
     with contextlib.ExitStack() as stack:
         master = stack.enter_context(subprocess.Popen(["sleep", "1000"]))

@@ -1,12 +1,11 @@
 import json
-import os
 import platform
 import re
-import subprocess
 import sys
 
 import pytest
 
+from tests import programs
 from tests.cli.commands.call import call
 from tests.cli.played_engine import PlayedEngine
 from tfapp.engines.diagnosis import OK, PROBLEM, WARNING, Finding
@@ -84,13 +83,8 @@ def test_a_storage_is_a_url_of_a_known_scheme(tmp_path, capsys):
 
 
 def doctor(engine: str, *flags: str, **environ: str) -> tuple[int, dict[str, dict]]:
-    done = subprocess.run(
-        [sys.executable, "-m", "tfapp", "doctor", "--engine", engine, "--format", "json", *flags],
-        env={**os.environ, **environ},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    words = ("-m", "tfapp", "doctor", "--engine", engine, "--format", "json", *flags)
+    done = programs.python(*words, environ=environ)
     assert done.stderr == ""
     return done.returncode, {
         found["subject"]: found for found in json.loads(done.stdout)["findings"]

@@ -33,6 +33,30 @@ def parsed(*words: str) -> argparse.Namespace:
     return args
 
 
+@pytest.fixture
+def train(tmp_path, monkeypatch) -> str:
+    """A script in the working folder."""
+    (tmp_path / "train.py").write_text("print(1)\n")
+    monkeypatch.chdir(tmp_path)
+    return "train.py"
+
+
+def ran(tmp_path: Path, *words: str, **more):
+    """The exit code of `tfapp run WORDS`, what it says, and what it submits, () or one with its
+    name. Relative paths are below tmp_path."""
+    engine = PlayedEngine(tmp_path, [status("SUCCEEDED", verdict=SUCCESS)])
+    code, a_shell = call(tmp_path, engine, "run", *words, **more)
+    return code, a_shell.err.text, engine.created
+
+
+def submitted(tmp_path: Path, *words: str, **more):
+    """What `tfapp run WORDS` submits, and what it says."""
+    code, said, created = ran(tmp_path, *words, **more)
+    assert code == 0, said
+    ((_, compiled),) = created
+    return compiled, said
+
+
 @pytest.mark.parametrize(
     ("words", "counts"),
     [
@@ -189,18 +213,14 @@ spec:
 """
 
 
-def test_an_entrypoint_and_a_pod_file_of_tf_spawner(tmp_path, images):
-    (tmp_path / "train.py").write_text("print(1)\n")
+def test_an_entrypoint_and_a_pod_file_of_tf_spawner(tmp_path, images, train):
     (tmp_path / "entry.sh").write_text("python /script/training-script.py\n")
     (tmp_path / "pod.yaml").write_text(SPAWNER_POD)
-    engine = PlayedEngine(tmp_path, [status("SUCCEEDED", verdict=SUCCESS)])
-    words = (f"{tmp_path}/train.py", "-w", "2", "-c", f"{tmp_path}/entry.sh", "-p", "1999")
-    words += ("-i", "tf:2", "--pod-file", f"{tmp_path}/pod.yaml", "-t", "attempt-7")
+    words = (train, "-w", "2", "-c", "entry.sh", "-p", "1999")
+    words += ("-i", "tf:2", "--pod-file", "pod.yaml", "-t", "attempt-7")
     words += ("-O", VOLUMES, "pvc:data:/data", "--name", "app")
     words += ("-O", "site.global.user.checkpoint.prefix", "/data/saved")
-    code, a_shell = call(tmp_path, engine, "run", *words)
-    assert code == 0, a_shell.err.text
-    ((_, compiled),) = engine.created
+    compiled, _ = submitted(tmp_path, *words)
     settings = compiled.job.component("worker").settings
     assert settings.text("user.scripts.entry") == "entry.sh"
     assert settings.text("user.scripts.link") == "/script/training-script.py=train.py"
@@ -217,9 +237,8 @@ def test_an_entrypoint_and_a_pod_file_of_tf_spawner(tmp_path, images):
     assert [p for p in check(compiled.plan, at, shared) if p.severity == "error"] == []
 
 
-def test_a_service_is_not_needed(tmp_path, images):
+def test_a_service_is_not_needed(tmp_path, images, train):
     """What the Kubernetes engine says of TF-Spawner's service.yaml."""
-    (tmp_path / "train.py").write_text("print(1)\n")
     (tmp_path / "service.yaml").write_text("apiVersion: v1\nkind: Service\n")
 
     class Engine(PlayedEngine):
@@ -228,7 +247,7 @@ def test_a_service_is_not_needed(tmp_path, images):
             raise InvalidPackageError([p for p in problems if p.severity == "error"])
 
     engine = Engine(tmp_path, [])
-    words = (f"{tmp_path}/train.py", "--pod-file", f"{tmp_path}/service.yaml")
+    words = (train, "--pod-file", f"{tmp_path}/service.yaml")
     code, a_shell = call(tmp_path, engine, "run", *words)
     assert (code, engine.created) == (77, [])
     assert (
@@ -237,9 +256,7 @@ def test_a_service_is_not_needed(tmp_path, images):
     ) in a_shell.err.text
 
 
-def test_a_warning_of_the_engine_is_shown(tmp_path):
-    (tmp_path / "train.py").write_text("print(1)\n")
-
+def test_a_warning_of_the_engine_is_shown(tmp_path, train):
     class Engine(PlayedEngine):
         def check(self, compiled):
             return (
@@ -247,21 +264,18 @@ def test_a_warning_of_the_engine_is_shown(tmp_path):
             )
 
     engine = Engine(tmp_path, [status("SUCCEEDED", verdict=SUCCESS)])
-    code, a_shell = call(tmp_path, engine, "run", f"{tmp_path}/train.py")
+    code, a_shell = call(tmp_path, engine, "run", train)
     assert (code, len(engine.created)) == (0, 1)
     assert "SparkSession: warning: this is off [spark]\n  Turn it on.\n" in a_shell.err.text
 
 
-def test_a_pod_file_is_for_kubernetes(tmp_path):
-    (tmp_path / "train.py").write_text("print(1)\n")
-    engine = PlayedEngine(tmp_path, [status("SUCCEEDED", verdict=SUCCESS)])
-    words = ("run", f"{tmp_path}/train.py", "--pod-file", f"{tmp_path}/pod.yaml")
-    code, a_shell = call(tmp_path, engine, *words)
-    assert (code, a_shell.err.text) == (44, f"error: there is no file {tmp_path}/pod.yaml\n")
+def test_a_pod_file_is_for_kubernetes(tmp_path, train):
+    words = (train, "--pod-file", f"{tmp_path}/pod.yaml")
+    code, said, _ = ran(tmp_path, *words)
+    assert (code, said) == (44, f"error: there is no file {tmp_path}/pod.yaml\n")
     (tmp_path / "pod.yaml").write_text("kind: Pod\n")
-    code, a_shell = call(tmp_path, engine, *words)
-    assert code == 0
-    assert "--pod-file is ignored: the engine local has no pods\n" in a_shell.err.text
+    _, said = submitted(tmp_path, *words)
+    assert "--pod-file is ignored: the engine local has no pods\n" in said
 
 
 @pytest.mark.parametrize(
@@ -279,12 +293,11 @@ def test_names(script, pattern):
     assert re.fullmatch(pattern, new_name(Path(script).stem))
 
 
-def test_the_script_its_environment_and_tags_are_submitted(tmp_path):
-    (tmp_path / "train.py").write_text("print(1)\n")
+def test_the_script_its_environment_and_tags_are_submitted(tmp_path, train):
     (tmp_path / "env").write_text("EXPERIMENT=keras\n")
     (tmp_path / "secrets").write_text("S3_SECRET_KEY=hunter22\n")
     engine = PlayedEngine(tmp_path, [status("SUCCEEDED", verdict=SUCCESS)])
-    words = (f"{tmp_path}/train.py", "-w", "3", "-e", f"{tmp_path}/env", "-t", "b", "-t", "a")
+    words = (train, "-w", "3", "-e", f"{tmp_path}/env", "-t", "b", "-t", "a")
     words += ("--secret-env-file", f"{tmp_path}/secrets")
     code, a_shell = call(tmp_path, engine, "run", *words, "--name", "app")
     assert code == 0, a_shell.err.text
@@ -301,45 +314,37 @@ def test_the_script_its_environment_and_tags_are_submitted(tmp_path):
     assert "hunter22" not in repr(compiled) + a_shell.out.text + a_shell.err.text
 
 
+def archives(tmp_path: Path) -> list[list[str]]:
+    """The names in each archive that was made."""
+    return [zipfile.ZipFile(path).namelist() for path in tmp_path.glob("**/cache/*.zip")]
+
+
 def test_nothing_but_what_is_given_is_shipped_beside_the_script(tmp_path):
     (tmp_path / "go.py").write_text("import train\n")
-    engine = PlayedEngine(tmp_path, [status("SUCCEEDED", verdict=SUCCESS)])
-    code, a_shell = call(tmp_path, engine, "run", f"{tmp_path}/go.py")
-    assert (code, a_shell.err.text.count("[missing-module]")) == (77, 1)
+    code, said, _ = ran(tmp_path, f"{tmp_path}/go.py")
+    assert (code, said.count("[missing-module]")) == (77, 1)
     (tmp_path / "train.py").write_text("print(1)\n")
-    words = (f"{tmp_path}/go.py", "--files", f"{tmp_path}/train.py")
-    code, a_shell = call(tmp_path, engine, "run", *words)
-    assert code == 0, a_shell.err.text
-    names = [zipfile.ZipFile(path).namelist() for path in tmp_path.glob("**/cache/*.zip")]
-    assert ["go.py", "train.py"] in names
-    code, a_shell = call(tmp_path, engine, "run", f"{tmp_path}/train.py")
-    assert code == 0, a_shell.err.text
-    names = [zipfile.ZipFile(path).namelist() for path in tmp_path.glob("**/cache/*.zip")]
-    assert ["train.py"] in names
+    submitted(tmp_path, f"{tmp_path}/go.py", "--files", f"{tmp_path}/train.py")
+    assert ["go.py", "train.py"] in archives(tmp_path)
+    submitted(tmp_path, f"{tmp_path}/train.py")
+    assert ["train.py"] in archives(tmp_path)
 
 
-def test_what_is_refused_leaves_no_secret_in_the_cache(tmp_path):
-    (tmp_path / "train.py").write_text("print(1)\n")
+def test_what_is_refused_leaves_no_secret_in_the_cache(tmp_path, train):
     (tmp_path / "env").write_text("EXPERIMENT=keras\n")
     (tmp_path / "secrets").write_text("S3_SECRET_KEY=hunter22\n")
-    engine = PlayedEngine(tmp_path, [status("SUCCEEDED", verdict=SUCCESS)])
-    words = (f"{tmp_path}/train.py", "-e", f"{tmp_path}/env", "--name", "taken")
-    code, a_shell = call(tmp_path, engine, "run", *words)
-    assert code == 75, a_shell.err.text
+    code, said, _ = ran(tmp_path, train, "-e", f"{tmp_path}/env", "--name", "taken")
+    assert code == 75, said
     kept = {path.name for path in tmp_path.glob("**/cache/*") if path.is_file()}
     assert kept == {".lock", "known-to-fit", "private.key"}
 
 
-def test_single_keys_are_set_as_for_other_packages(tmp_path):
-    (tmp_path / "train.py").write_text("print(1)\n")
-    engine = PlayedEngine(tmp_path, [status("SUCCEEDED", verdict=SUCCESS)])
+def test_single_keys_are_set_as_for_other_packages(tmp_path, train):
     keys = (
         *("--rescompopt", "worker", "yarn.memory", "300", "--resopt", "yarn.vcores", "3"),
         *("-O", "site.global.stop.grace", "7", "--component", "evaluator", "1"),
     )
-    code, a_shell = call(tmp_path, engine, "run", f"{tmp_path}/train.py", "-w", "1", *keys)
-    assert code == 0, a_shell.err.text
-    ((_, compiled),) = engine.created
+    compiled, _ = submitted(tmp_path, train, "-w", "1", *keys)
     assert compiled.job.limits.stop_grace == 7
     sizes = {c.name: (c.instances, c.container) for c in compiled.job.components}
     assert sizes["worker"] == (1, Resources(300, 3))
@@ -384,19 +389,15 @@ def module(tmp_path, monkeypatch):
 
 
 def test_a_function_is_submitted_with_its_module(tmp_path, module):
-    engine = PlayedEngine(tmp_path, [status("SUCCEEDED", verdict=SUCCESS)])
-    words = ("run", f"{module}:experiment", "-w", "3", "--evaluator", "--name", "app")
-    code, a_shell = call(tmp_path, engine, *words)
-    assert code == 0, a_shell.err.text
-    assert f"ships {module}.py, which experiment needs\n" in a_shell.err.text
-    ((_, compiled),) = engine.created
+    words = (f"{module}:experiment", "-w", "3", "--evaluator", "--name", "app")
+    compiled, said = submitted(tmp_path, *words)
+    assert f"ships {module}.py, which experiment needs\n" in said
     job = compiled.job
     counts = {c.name: c.instances for c in job.components if c.instances}
     assert counts == {"worker": 3, "evaluator": 1}
     assert {c.settings.text("user.scripts.entry") for c in job.components} == {"tfapp-call/main.py"}
     assert {one.program for one in job.ran.components} == {f"{module}:experiment"}
-    shipped = [zipfile.ZipFile(path).namelist() for path in tmp_path.glob("**/cache/*.zip")]
-    (files,) = (names for names in shipped if "tfapp-call/main.py" in names)
+    (files,) = (names for names in archives(tmp_path) if "tfapp-call/main.py" in names)
     own = {name for name in files if not name.startswith("tfapp-call/tfapp/")}
     assert own == {f"{module}.py", "tfapp-call/main.py", "tfapp-call/call.json"}
 
@@ -440,25 +441,14 @@ def test_flags_mean_what_the_arguments_of_the_python_call_mean(tmp_path):
     assert ("checkpoints", "site.global.user.checkpoint.prefix", f"{tmp_path}/saved") in rows
 
 
-def submitted(tmp_path: Path, *words: str, **more):
-    """What `tfapp run WORDS` submits, and what it says. Relative paths are below tmp_path."""
-    engine = PlayedEngine(tmp_path, [status("SUCCEEDED", verdict=SUCCESS)])
-    code, a_shell = call(tmp_path, engine, "run", *words, **more)
-    assert code == 0, a_shell.err.text
-    ((_, compiled),) = engine.created
-    return compiled, a_shell.err.text
-
-
 def shipped(compiled) -> set[str]:
     """The user's files of the application."""
     names = compiled.plan.package.user_files
     return {name for name in names if not name.startswith("tfapp-call/")}
 
 
-def test_sizes_are_those_of_the_instances_that_run_the_program(tmp_path, monkeypatch):
-    (tmp_path / "train.py").write_text("print(1)\n")
-    monkeypatch.chdir(tmp_path)
-    words = ("train.py", "--ps", "1", "--evaluator", "--tensorboard")
+def test_sizes_are_those_of_the_instances_that_run_the_program(tmp_path, train):
+    words = (train, "--ps", "1", "--evaluator", "--tensorboard")
     words += ("--memory", "300 MiB", "--vcores", "3", "--gpus", "1", "--retries", "7")
     words += ("--losses", "8")
     compiled, _ = submitted(tmp_path, *words)
@@ -489,22 +479,17 @@ def test_sizes_are_those_of_the_instances_that_run_the_program(tmp_path, monkeyp
     ],
     ids=str,
 )
-def test_a_wrong_value_is_told_by_its_flag(tmp_path, monkeypatch, words, said):
-    (tmp_path / "train.py").write_text("print(1)\n")
-    monkeypatch.chdir(tmp_path)
-    engine = PlayedEngine(tmp_path, [status("SUCCEEDED", verdict=SUCCESS)])
-    code, a_shell = call(tmp_path, engine, "run", "train.py", *words)
-    assert (bool(code), said in a_shell.err.text) == (bool(said), True), a_shell.err.text
-    assert a_shell.err.text.count(said or "\0") <= 1
+def test_a_wrong_value_is_told_by_its_flag(tmp_path, train, words, said):
+    code, told, _ = ran(tmp_path, train, *words)
+    assert (bool(code), said in told) == (bool(said), True), told
+    assert told.count(said or "\0") <= 1
 
 
-def test_variables_come_from_files_flags_and_the_shell(tmp_path, monkeypatch):
-    (tmp_path / "train.py").write_text("print(1)\n")
+def test_variables_come_from_files_flags_and_the_shell(tmp_path, train):
     (tmp_path / "a.env").write_bytes(b"\xef\xbb\xbfA=file\nB=file\n")
     (tmp_path / "LIKE_A_NAME").write_text("C=file\n")
-    monkeypatch.chdir(tmp_path)
     words = ("-e", "B=flag=1", "-e", "MINE", "--env-file", "a.env", "-e", "LIKE_A_NAME", "-e", "D=")
-    compiled, _ = submitted(tmp_path, "train.py", *words, environ={"MINE": "shell", "OTHER": "x"})
+    compiled, _ = submitted(tmp_path, train, *words, environ={"MINE": "shell", "OTHER": "x"})
     env = compiled.private.env["worker"]
     names = ("A", "B", "C", "D", "MINE", "OTHER")
     assert [env.get(name) for name in names] == ["file", "flag=1", "file", "", "shell", None]
@@ -619,10 +604,9 @@ def test_an_interpreter_without_tensorflow_is_told_before_the_start(
     (tmp_path / program.replace(":main", ".py")).write_text(source)
     monkeypatch.chdir(tmp_path)
     python = python_environments.make(tmp_path / "env", borrow=False) / "bin" / "python"
-    engine = PlayedEngine(tmp_path, [status("SUCCEEDED", verdict=SUCCESS)])
-    code, a_shell = call(tmp_path, engine, "run", program, "--python", str(python))
-    assert (code, place in a_shell.err.text) == (77 if place else 0, True), a_shell.err.text
-    assert a_shell.err.text.count("[missing-module]") == bool(place)
+    code, said, _ = ran(tmp_path, program, "--python", str(python))
+    assert (code, place in said) == (77 if place else 0, True), said
+    assert said.count("[missing-module]") == bool(place)
     sys.modules.pop("train", None)
 
 
@@ -640,12 +624,10 @@ def test_an_interpreter_without_tensorflow_is_told_before_the_start(
     ],
     ids=str,
 )
-def test_data_that_a_program_will_not_find_is_told(tmp_path, monkeypatch, words, said):
-    (tmp_path / "train.py").write_text("print(1)\n")
+def test_data_that_a_program_will_not_find_is_told(tmp_path, train, words, said):
     (tmp_path / "digits").mkdir()
     (tmp_path / "digits" / "x.csv").touch()
-    monkeypatch.chdir(tmp_path)
-    _, told = submitted(tmp_path, "train.py", *words)
+    _, told = submitted(tmp_path, train, *words)
     assert said in told.replace(str(tmp_path), "HERE")
     assert told.count("[data-folder]") == bool(said)
 
@@ -666,8 +648,7 @@ def test_data_that_a_program_will_not_find_is_told(tmp_path, monkeypatch, words,
 def test_what_runs_a_program_that_does_not_say_it_is_told(tmp_path, monkeypatch, name, text, said):
     (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
-    engine = PlayedEngine(tmp_path, [status("SUCCEEDED", verdict=SUCCESS)])
-    code, a_shell = call(tmp_path, engine, "run", name, "-w", "1")
-    assert code == (77 if said.startswith("error") else 0), a_shell.err.text
-    assert said in a_shell.err.text
-    assert a_shell.err.text.count("[entry-interpreter]") == bool(said)
+    code, told, _ = ran(tmp_path, name, "-w", "1")
+    assert code == (77 if said.startswith("error") else 0), told
+    assert said in told
+    assert told.count("[entry-interpreter]") == bool(said)

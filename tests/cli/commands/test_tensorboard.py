@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import threading
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, Output, PlayedEngine, instance, status
+from tests.waiting import wait
 from tfapp.engines.checkpoint_folder import FolderCheckpoints
 from tfapp.errors import NotFoundError, UnavailableError
 
@@ -138,18 +138,18 @@ class Reader(Output):
 
 def scalars(address: str) -> dict:
     """{run: tags} of the TensorBoard at `address`, once it has loaded its files."""
-    end = time.monotonic() + 120
-    page, found = f"{address}data/plugin/scalars/tags", {}
-    while time.monotonic() < end:
+
+    def shown() -> dict:
+        page = f"{address}data/plugin/scalars/tags"
         with (
             contextlib.suppress(urllib.error.URLError),  # it does not serve yet
             urllib.request.urlopen(page, timeout=60) as answer,
         ):
-            found = json.load(answer)
-        if found:
-            return {run: sorted(tags) for run, tags in found.items()}
-        threading.Event().wait(0.2)
-    raise AssertionError("it has shown nothing")
+            return json.load(answer)
+        return {}
+
+    found = wait(shown, "it has shown nothing", 120, every=0.2)
+    return {run: sorted(tags) for run, tags in found.items()}
 
 
 class Elsewhere:

@@ -5,6 +5,26 @@ import pytest
 from tests.engines.kubernetes.api_server import ApiServer
 
 
+class Clock:
+    """Time that passes in `sleep` alone. `slept`: the pauses so far, in seconds."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.slept: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
 @pytest.fixture
 def server():
     with ApiServer(answers=[]).running() as running:

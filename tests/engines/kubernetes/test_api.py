@@ -17,26 +17,6 @@ from tfapp.engines.kubernetes.pod.failures import AwayError, ConflictError, Refu
 from tfapp.errors import ExistsError, ForbiddenError, NotFoundError, UnavailableError
 
 
-class Clock:
-    """Time that passes in `sleep` alone. `slept`: the pauses so far, in seconds."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.slept: list[float] = []
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.now += seconds
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 @pytest.fixture
 def path(server, kubeconfig):
     return kubeconfig(server.address, namespace="team")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tfapp.engines.kubernetes.interpreter import command
 
 SHELLS = [
@@ -119,9 +120,7 @@ def test_the_look_is_in_words_of_python_2(tmp_path):
 def bare(tmp_path_factory):
     """An interpreter without the libraries."""
     folder = tmp_path_factory.mktemp("bare")
-    subprocess.run(
-        [sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=120
-    )
+    programs.printed("-m", "venv", "--without-pip", folder)
     return str(Path(folder, "bin", "python"))
 
 

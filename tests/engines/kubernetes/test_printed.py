@@ -1,12 +1,9 @@
 """`tfapp compile` and `--dry-run` with --engine kubernetes; no cluster is asked."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import yaml
 
+from tests import programs
 from tfapp.shipped import app_packages_dir
 
 TENSORFLOW = str(app_packages_dir() / "tensorflow")
@@ -22,12 +19,8 @@ WORDS = {
 def test_objects_are_printed_and_no_file_is_kept(words, tmp_path, kubeconfig):
     places = {"KUBECONFIG": str(kubeconfig(namespace="team")), "TFAPP_HOME": str(tmp_path / "home")}
     more = ("--engine", "kubernetes", "--option", "env.TOKEN", "hush-hush")
-    done = subprocess.run(
-        [sys.executable, "-m", "tfapp", *words, *more],
-        env={**os.environ, **places}, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found = list(yaml.safe_load_all(done.stdout))
+    printed = programs.printed("-m", "tfapp", *words, *more, environ=places)
+    found = list(yaml.safe_load_all(printed))
     assert [body["kind"] for body in found] == [
         "ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding",
         "ServiceAccount", "Role", "RoleBinding", "Secret", "Secret", "Job",
@@ -36,7 +29,7 @@ def test_objects_are_printed_and_no_file_is_kept(words, tmp_path, kubeconfig):
     assert {body["metadata"]["namespace"] for body in found} == {"team"}
     secrets = [body["data"] for body in found if body["kind"] == "Secret"]
     assert {value for data in secrets for value in data.values()} == {"[secret]"}
-    assert "hush-hush" not in done.stdout
+    assert "hush-hush" not in printed
     assert not (tmp_path / "home" / "compiled").exists()
     # TF-Spawner's label is the first tag.
     tag = found[-1]["metadata"]["labels"].get("training_attempt")

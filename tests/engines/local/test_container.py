@@ -9,6 +9,7 @@ import skein
 
 from tests.engines.applications import (
     FOREVER,
+    await_containers,
     compiled,
     ended,
     environ,
@@ -164,8 +165,7 @@ def test_containers_meet_through_the_stock_client(engine, tmp_path):
 def test_everything_is_private(engine):
     engine.create("app", compiled(w=service("umask; exec sleep 1000000")))
     run = run_folder(engine)
-    with stock_client(engine) as client:
-        wait_for_containers(client, 1, "RUNNING")
+    await_containers(engine, 1, "RUNNING")
     for path in (engine._home.path, run.path, run.security, run.containers, run.logs):
         assert path.stat().st_mode & 0o777 == 0o700
     for path in (run.certificate, run.key, run.config, run.state, run.spec, run.master_log):

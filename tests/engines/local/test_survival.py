@@ -13,9 +13,11 @@ import pytest
 import skein
 
 import tests
+from tests import programs
 from tests.engines.applications import (
     DEADLINE,
     FOREVER,
+    await_containers,
     compiled,
     ended,
     environ,
@@ -213,8 +215,7 @@ class TestMasterLost:
 
     def test_containers_die_with_it(self, engine, tmp_path):
         engine.create("app", compiled(master=FOREVER, w=service(instances=2)))
-        with stock_client(engine) as client:
-            wait_for_containers(client, 2, "RUNNING")
+        await_containers(engine, 2, "RUNNING")
         os.kill(master_of(engine).pid, signal.SIGKILL)
         eventually(lambda: processes_under(tmp_path) == [], "the containers' death")
 
@@ -229,8 +230,7 @@ class TestMasterLost:
     def test_other_signals_do_nothing(self, engine, number):
         engine.create("app", compiled(master=FOREVER, w=service()))
         os.kill(master_of(engine).pid, number)
-        with stock_client(engine) as client:
-            wait_for_containers(client, 1, "RUNNING")
+        await_containers(engine, 1, "RUNNING")
 
     def test_its_number_was_given_to_another_process(self, engine):
         engine.create("app", compiled(w=service()))
@@ -267,8 +267,7 @@ class TestHangingMaster:
     @pytest.fixture
     def engine(self, engine, monkeypatch):
         engine.create("app", compiled(master=FOREVER, w=service()))
-        with stock_client(engine) as client:
-            wait_for_containers(client, 1, "RUNNING")
+        await_containers(engine, 1, "RUNNING")
         os.kill(master_of(engine).pid, signal.SIGSTOP)
         monkeypatch.setattr("tfapp.engines.client.DEADLINES", (0.25, 0.5))
         yield engine
@@ -299,8 +298,7 @@ class TestCommandDies:
         os.killpg(process.pid, number)
         process.wait(DEADLINE)
         with local_engine(home) as engine:
-            with stock_client(engine) as client:
-                wait_for_containers(client, 1, "RUNNING")
+            await_containers(engine, 1, "RUNNING")
             assert engine.find("app").live
 
     def test_while_a_master_gets_ready(self, tmp_path, command):
@@ -424,9 +422,7 @@ class TestNothingHalfMade:
         unshare = ["unshare", "--user", "--map-root-user", "--mount"]
         if subprocess.run([*unshare, "true"], capture_output=True).returncode:
             pytest.skip("this system lets nobody make namespaces")
-        done = subprocess.run(
-            [*unshare, "sh", "-c", script], capture_output=True, text=True, timeout=DEADLINE
-        )
+        done = programs.run(*unshare, "sh", "-c", script, limit=DEADLINE)
         assert done.stdout.splitlines() == [
             f"{tmp_path}/home/apps/app cannot be written: there is no space left on its disk",
             "[]",

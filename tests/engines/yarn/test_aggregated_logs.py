@@ -1,10 +1,8 @@
 """The files that `yarn logs` writes."""
 
-import subprocess
-import sys
-
 import pytest
 
+from tests import programs
 from tfapp.engines.base import LogFile
 from tfapp.engines.yarn.aggregated_logs import log_files, split
 from tfapp.engines.yarn.layout import YarnRunFolder
@@ -104,8 +102,6 @@ def test_logs_larger_than_memory(tmp_path, copied):
     bin.mkdir()
     (bin / "yarn").write_text(f'#!/bin/sh\n/bin/cp {tmp_path}/answer "$5/{name}"\n')
     (bin / "yarn").chmod(0o755)
-    command = [sys.executable, "-c", FETCHES, run.path, bin]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    programs.printed("-c", FETCHES, run.path, bin)
     assert copy.stat().st_size == size
     assert (copy.parent / "e").read_bytes() == b"last"

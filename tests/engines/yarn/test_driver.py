@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import wait
 from tfapp.engines.yarn import driver
 from tfapp.engines.yarn.driver_daemon import DriverRecord
 from tfapp.engines.yarn.layout import YarnHome
@@ -87,10 +88,7 @@ def machine(tmp_path):
         found = DriverRecord.read(path)
         if found is not None:
             os.kill(found.daemon, signal.SIGTERM)
-    deadline = time.monotonic() + LIMIT
-    while machine.running():
-        assert time.monotonic() < deadline, "a driver has outlived its daemon"
-        time.sleep(0.05)
+    wait(lambda: not machine.running(), "a driver has outlived its daemon", LIMIT)
 
 
 def test_commands_at_the_same_time_share_one(machine):

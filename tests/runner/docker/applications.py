@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests import programs
 from tests.runner.docker.engine import BASE
 from tests.runner.docker.instances import LIMIT, eventually
 from tfapp import processes, shipped
@@ -14,13 +15,7 @@ PACKAGE = shipped.app_packages_dir() / "tensorflow"
 
 
 def tfapp(*words: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        (sys.executable, "-m", "tfapp", *words),
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=2 * LIMIT,
-    )
+    return programs.python("-m", "tfapp", *words, cwd=REPOSITORY, limit=2 * LIMIT)
 
 
 class Submission:

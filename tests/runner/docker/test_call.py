@@ -1,9 +1,8 @@
 """A Python call whose programs run in Docker containers of the image that it names."""
 
 import json
-import subprocess
-import sys
 
+from tests import programs
 from tests.runner.docker.engine import BASE
 from tests.runner.docker.instances import LIMIT
 
@@ -31,15 +30,8 @@ if __name__ == "__main__":
 
 def test_a_function_runs_in_the_containers_of_an_image(engine, tmp_path):
     (tmp_path / "call.py").write_text(CALL)
-    done = subprocess.run(
-        (sys.executable, "call.py"),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=2 * LIMIT,
-    )
-    assert done.returncode == 0, done.stderr
-    returned, metrics, step = json.loads(done.stdout.splitlines()[-1])
+    printed = programs.printed("call.py", cwd=tmp_path, limit=2 * LIMIT)
+    returned, metrics, step = json.loads(printed.splitlines()[-1])
     value = {"container": True, "greeting": "hello"}
     assert returned == {"worker/0": {**value, "index": 0}, "worker/1": {**value, "index": 1}}
     assert (metrics, step) == ({"loss": 0.5}, 3)

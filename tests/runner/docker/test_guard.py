@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.contract_values import make_docker
 from tests.runner.docker.engine import processes_with
 from tests.runner.docker.instances import LIMIT, docker_mode, eventually
@@ -149,10 +150,6 @@ def test_a_runner_that_proc_hides_is_not_taken_for_dead():
     mine = runner_name(os.getpid())
     ended = mine.replace(f":{os.getpid()}:", f":{1 << 22}:")  # no number is so high
     hidden = 'mount -t proc -o hidepid=2 none /proc && "$@"; exit $?'
-    told = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", hidden, "sh", sys.executable, "-c", code, mine, ended],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-    )
+    words = ("sh", "-c", hidden, "sh", sys.executable, "-c", code, mine, ended)
+    told = programs.run("unshare", "--mount", *words, limit=LIMIT)
     assert (told.stdout, told.stderr) == ("False False True\n", "")

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import programs
 from tests.contract_values import make_docker
 from tests.runner.docker.applications import PACKAGE, Submission, tfapp
 from tests.runner.docker.instances import LIMIT, container, docker_mode, eventually
@@ -152,12 +152,7 @@ def test_without_permission_one_sentence_says_so(engine):
         os.chmod(folder, 0o755)
         address = f"{folder}/docker.sock"
         os.link(engine.socket, address)
-        done = subprocess.run(
-            [sys.executable, "-c", code, root, f"unix://{address}"],
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-        )
+        done = programs.python("-c", code, root, f"unix://{address}", limit=LIMIT)
     assert done.stdout == (
         f"this user may not use the Docker engine at unix://{address}: permission denied; an "
         "administrator can add the user to the group that owns the socket\n"

@@ -13,6 +13,7 @@ use it: `# yaml-language-server: $schema=FILE`.
 from __future__ import annotations
 
 import argparse
+import itertools
 import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -83,32 +84,28 @@ def _meant(what: str, known: Keys) -> Keys:
 def text(kind: str, keys: tuple[KeyDescription, ...], width: int) -> str:
     """One paragraph for each key, under a heading for each section, in lines of `width`."""
     lines: list[str] = []
-    section = None
-    for key in keys:
-        if key.section != section:
-            section = key.section
-            lines += [heading(kind, section), ""]
-        facts = "; ".join(filter(None, (key.type, key.default and f"default {key.default}")))
-        lines.append(f"  {key.key}  ({facts})" if facts else f"  {key.key}")
-        lines += textwrap.wrap(
-            key.description, width, initial_indent="    ", subsequent_indent="    "
-        )
-        lines.append("")
+    for section, those in itertools.groupby(keys, lambda key: key.section):
+        lines += [heading(kind, section), ""]
+        for key in those:
+            facts = "; ".join(filter(None, (key.type, key.default and f"default {key.default}")))
+            lines.append(f"  {key.key}  ({facts})" if facts else f"  {key.key}")
+            lines += textwrap.wrap(
+                key.description, width, initial_indent="    ", subsequent_indent="    "
+            )
+            lines.append("")
     return "\n".join(lines)
 
 
 def markdown(kind: str, keys: tuple[KeyDescription, ...], width: int) -> str:
     """One table for each section, whatever the width."""
     lines: list[str] = []
-    section = None
-    for key in keys:
-        if key.section != section:
-            section = key.section
-            lines += ["", f"## {heading(kind, section)}", ""]
-            lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
-        default = f"`{key.default}`" if key.default else ""
-        cells = (f"`{key.key}`", key.type, default, key.description)
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    for section, those in itertools.groupby(keys, lambda key: key.section):
+        lines += ["", f"## {heading(kind, section)}", ""]
+        lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
+        for key in those:
+            default = f"`{key.default}`" if key.default else ""
+            cells = (f"`{key.key}`", key.type, default, key.description)
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines[1:])
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfapp import tools
 from tfapp.compiler.contents import ArchiveEntry, pack
 from tfapp.compiler.runtime import read_runtime
 from tfapp.compiler.specification import container_script
@@ -183,5 +184,4 @@ def _last_words(container: ContainerReport, web: Web) -> str:
         piece = web.read_log(container.node, container.yarn_id, file, LOG_LENGTH)
     except OSError:
         return ""
-    lines = piece.data.decode(errors="replace").strip().splitlines()
-    return lines[-1].removeprefix(CANNOT_START) if lines else ""
+    return tools.last_line(piece.data.decode(errors="replace")).removeprefix(CANNOT_START)

@@ -144,7 +144,8 @@ class Web:
         except urllib.error.HTTPError as error:
             with error:
                 words = f"{where} says {error.code} {error.reason}"
-                if error.code == 401 and "negotiate" in _challenge(error):
+                challenge = error.headers.get("WWW-Authenticate", "").lower()
+                if error.code == 401 and "negotiate" in challenge:
                     raise _NegotiateError(words) from error
                 if request.method == "HEAD":
                     return take(error)
@@ -199,10 +200,6 @@ def _pieces(answer: IO[bytes], size: int) -> Iterator[bytes]:
     while size and (piece := answer.read(min(size, PIECE))):
         size -= len(piece)
         yield piece
-
-
-def _challenge(error: urllib.error.HTTPError) -> str:
-    return error.headers.get("WWW-Authenticate", "").lower()
 
 
 def log_in(url: str, environ: Mapping[str, str], limit: float, proxy: str = "") -> str:

@@ -21,21 +21,6 @@ RUNNING = ApplicationStatus("a", "RUNNING", 2, 1.0, 5.0, (), timeline=HISTORY)
 FAILED = Verdict("FAILED", 65, "Failed: worker/1: exit code 3")
 
 
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 @pytest.fixture
 def server():
     return ApiServer()

@@ -2,13 +2,13 @@
 
 import asyncio
 import contextlib
-import time
 
 import pytest
 
 from tests.engines.kubernetes.played_kueue import PlayedKueue
+from tests.engines.kubernetes.pod.launching import ENDPOINT, Script, Told
+from tests.waiting import until
 from tfapp.contract.names import QUEUE
-from tfapp.engines.credentials import new_credentials
 from tfapp.engines.kubernetes.pod import groups as groups_module
 from tfapp.engines.kubernetes.pod import launcher as launcher_module
 from tfapp.engines.kubernetes.pod import names
@@ -16,35 +16,10 @@ from tfapp.engines.kubernetes.pod.launcher import PodLauncher, PodRun
 from tfapp.engines.kubernetes.pod.transport import PodApi
 from tfapp.master.files import FileServer
 from tfapp.master.launcher import Ended, Task
-from tfapp.master.server import Endpoint
 from tfapp.protocol.definition import messages
 
-ENDPOINT = Endpoint("127.0.0.1", "127.0.0.1", *new_credentials(time.time()))
 QUEUED = {names.QUEUE_LABEL: "team"}
 GATE = "scheduling gate kueue.x-k8s.io/admission"
-
-
-class Script:
-    """A launcher of the master script."""
-
-    async def close(self):
-        return None
-
-    async def kill(self, id):
-        return None
-
-
-class Told:
-    """See tfapp.master.launcher.Told: remembers."""
-
-    def __init__(self):
-        self.words = []
-
-    def granted(self, host):
-        return True
-
-    def waits(self, text, kind=""):
-        self.words.append((text, kind))
 
 
 class Application:
@@ -123,13 +98,6 @@ def play(tmp_path, quota, story, **more):
         asyncio.run(everything(server))
 
 
-async def until(ready):
-    end = time.monotonic() + 30
-    while not ready():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.01)
-
-
 def group(server, pod):
     """(name, size) of its group; "" for none."""
     metadata = server.objects[f"Pod/{pod}"]["metadata"]
@@ -146,7 +114,7 @@ def test_of_two_applications_in_a_queue_for_one_the_second_waits_for_all_its_pod
         await until(lambda: server.held() == sorted(theirs))
         assert server.live() == sorted(ours), "no halves"
         words = [(f"waiting for room for 3 pods in Kueue's queue team: {GATE}", QUEUE)]
-        await until(lambda: all(second.told[pod].words[-1:] == words for pod in theirs))
+        await until(lambda: all(second.told[pod].waited[-1:] == words for pod in theirs))
         [(name, count)] = {group(server, pod) for pod in theirs}
         assert (name, count) == (names.group_name("b", 1, "b-uid-12345", theirs[0]), 3)
         metadata = server.objects[f"Pod/{theirs[2]}"]["metadata"]["annotations"]
@@ -306,9 +274,9 @@ def test_the_words_of_kueue_are_told(tmp_path, monkeypatch):
                 server.put(f"Event/{number}-{hour}", {"metadata": {}, **event}, "ADDED")
         room = "waiting for room for 2 pods in Kueue's queue team"
         words = (f"{room}: insufficient quota for pods (2 > 0)", QUEUE)
-        await until(lambda: all(first.told[pod].words[-1] == words for pod in ours))
+        await until(lambda: all(first.told[pod].waited[-1] == words for pod in ours))
         words = "waiting for room in Kueue's queue team: insufficient quota for pods (1 > 0)"
-        await until(lambda: second.told[alone].words[-1] == (words, QUEUE))
+        await until(lambda: second.told[alone].waited[-1] == (words, QUEUE))
 
     play(tmp_path, 0, story)
 
@@ -369,6 +337,6 @@ def test_without_a_queue_there_are_no_groups(tmp_path):
         ours = first.ask("worker/0", "worker/1")
         await until(lambda: all(f"Pod/{pod}" in server.objects for pod in ours))
         assert [group(server, pod) for pod in ours] == [("", 1)] * 2
-        assert all(QUEUE not in dict(map(reversed, told.words)) for told in first.told.values())
+        assert all(QUEUE not in told.kinds for told in first.told.values())
 
     play(tmp_path, 0, story)

@@ -5,14 +5,14 @@ import contextlib
 import copy
 import dataclasses
 import threading
-import time
 
 import pytest
 
 from tests.engines.kubernetes.api_server import Answer, ApiServer, status
+from tests.engines.kubernetes.pod.launching import ENDPOINT, Script, Told
+from tests.waiting import until
 from tfapp.contract.names import ENV_AVOID
 from tfapp.engines.client import SHUTDOWN_DEADLINE
-from tfapp.engines.credentials import new_credentials
 from tfapp.engines.kubernetes.pod import api as api_module
 from tfapp.engines.kubernetes.pod import launcher as launcher_module
 from tfapp.engines.kubernetes.pod import names
@@ -21,11 +21,9 @@ from tfapp.engines.kubernetes.pod.transport import PodApi
 from tfapp.errors import ForbiddenError, UnavailableError
 from tfapp.master.files import FileServer
 from tfapp.master.launcher import Ended, Task
-from tfapp.master.server import Endpoint
 from tfapp.protocol.definition import messages
 
 LIMITS = launcher_module.COURTESY, launcher_module.CLOSE_LIMIT, launcher_module.DELETE_LIMIT
-ENDPOINT = Endpoint("127.0.0.1", "127.0.0.1", *new_credentials(time.time()))
 POD = "tfapp-a-2-w-0"
 KEY = f"Pod/{POD}"
 LABELS = {**names.run_labels("a", 1), "tfapp/component": "w"}
@@ -70,33 +68,6 @@ def test_a_pod_prefers_other_nodes_than_those_on_which_its_instance_was_lost():
     affinity = found["affinity"]["nodeAffinity"]
     assert affinity == {**required, prefers: [{"weight": 100, "preference": preference}]}
     assert spec["affinity"] == {"nodeAffinity": required}, "the next pod begins without"
-
-
-class Told:
-    """See tfapp.master.launcher.Told: remembers."""
-
-    def __init__(self):
-        self.words = []
-        self.kinds = []
-        self.hosts = []
-
-    def granted(self, host):
-        self.hosts.append(host)
-        return True
-
-    def waits(self, text, kind=""):
-        self.words.append(text)
-        self.kinds.append(kind)
-
-
-class Script:
-    """A launcher of the master script."""
-
-    async def close(self):
-        return None
-
-    async def kill(self, id):
-        return None
 
 
 @pytest.fixture(autouse=True)
@@ -145,13 +116,6 @@ def main(code, reason="Error"):
     return {"name": "tfapp", "state": {"terminated": {"exitCode": code, "reason": reason}}}
 
 
-async def until(ready):
-    end = time.monotonic() + 60
-    while not ready():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.01)
-
-
 def made(launcher):
     """Whether it knows that there is a pod."""
     return any(pod.created for pod in launcher._pods.values())
@@ -182,7 +146,7 @@ def test_a_pod_from_its_manifest_to_its_end(server):
     ended, told, address = play(server, story)
     assert ended == Ended(3, "exit code 3")
     assert told.hosts == ["10.78.1.4"]
-    assert list(zip(told.words, told.kinds)) == [
+    assert told.waited == [
         ("waiting for a node: 0/2 nodes", "nodes"),
         ("", "granted"),
         ("fetching its files", "granted"),
@@ -275,7 +239,7 @@ def test_a_quota(server):
 
     ended, told, _ = play(server, story)
     assert ended == Ended(0)
-    assert set(zip(told.words, told.kinds)) == {
+    assert set(told.waited) == {
         (f"waiting for room in the namespace's quota: {words}", "quota"),
         ("", "granted"),
     }

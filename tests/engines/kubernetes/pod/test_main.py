@@ -21,6 +21,7 @@ import pytest
 from tests.contract_values import make_job
 from tests.engines.kubernetes.api_server import Answer, ApiServer
 from tests.engines.kubernetes.pod.parents import parent
+from tests.waiting import wait
 from tfapp.contract.encoding import encode
 from tfapp.contract.names import (
     ACCEPTED,
@@ -126,11 +127,7 @@ async def _nothing():
 
 
 def until(ready):
-    end = time.monotonic() + 60
-    while not (found := ready()):
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    return found
+    return wait(ready, "it has not come", 60.0, every=0.01)
 
 
 def test_a_master_script_that_ends(server, place, capfdbinary):
