@@ -24,6 +24,8 @@ from tests.page.applications import embedded
 from tests.page.served import document, served
 from tfapp import processes
 from tfapp.engines.credentials import new_credentials
+from tfapp.engines.machine.folders import Home
+from tfapp.engines.machine.state import read_state
 from tfapp.errors import ApplicationFailedError, FeedError, UsageError
 from tfapp.feed.wire import Credentials
 
@@ -189,6 +191,43 @@ def test_an_executor_is_killed_another_stopped_for_a_while_and_tasks_fail(
     assert len(set(ids[0] + ids[1])) == len(ids[0] + ids[1]) == feeding.result.rows
     assert len(ids[0]) == len(ids[1])
     assert feeding.result.dropped < 128
+
+
+@pytest.mark.parametrize("what", ["master", "coordinator"])
+def test_what_leads_the_application_is_killed_while_rows_are_fed(
+    spark, shared, submit, tfapp_home, what
+):
+    """The same programs get the other rows, and the counters go on."""
+    run, home = Home(tfapp_home / "spark").app("app").run(1), os.fsencode(tfapp_home)
+
+    def held(elements, folder=str(shared)):
+        import os
+        import time
+
+        for number, element in enumerate(elements):
+            while number == 3000 and not os.path.exists(f"{folder}/goes-on"):
+                time.sleep(0.05)
+            yield element
+
+    data = rows(spark, 38_400, 6).rdd.map(lambda row: {"id": row.id, "x": list(row.x)})
+    with submit(programs.collect) as app:
+        app.wait_until_running(300)
+        with Background(functools.partial(app.feed, data.mapPartitions(held))) as feeding:
+            wait_for(lambda: getattr(app.status().feed, "rows", 0) > 0, "rows")
+            (coordinator,) = processes.with_environment(
+                lambda env: b"TFAPP_COORDINATOR" in env and any(home in v for v in env.values())
+            )
+            lost = read_state(run).process if what == "master" else coordinator
+            os.kill(lost.pid, signal.SIGKILL)
+            wait_for(lambda: any("was lost" in m.text for m in app.status().timeline), "its end")
+            (shared / "goes-on").touch()
+        app.result()
+        status = app.status()
+    assert (status.generation, status.losses, status.restarts) == (1, 0, 0), status
+    assert (status.feed.rows, status.feed.over, status.feed.lost) == (38_400, True, 0)
+    assert (feeding.result.rows, feeding.result.dropped) == (38_400, 0)
+    ids = got(shared, 2)
+    assert sorted(ids[0] + ids[1]) == list(range(38_400))
 
 
 def tasks_done(spark):
