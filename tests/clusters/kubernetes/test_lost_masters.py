@@ -314,7 +314,7 @@ def test_the_application_goes_on(tfapp, what):
     tfapp.left()
 
 
-@pytest.mark.parametrize("when", ["before it is asked", "when programs save"])
+@pytest.mark.parametrize("when", ["before it is asked", "as it hangs", "while programs end"])
 def test_lost_while_it_stops(tfapp, when):
     """The programs have their grace."""
     app = Life(tfapp)
@@ -322,8 +322,12 @@ def test_lost_while_it_stops(tfapp, when):
     before = app.uids()
     if when == "before it is asked":
         app.lose("")
+    elif when == "as it hangs":
+        master = master_in(app.pod(""))
+        assert master is not None
+        send(master, signal.SIGSTOP)
     with tfapp.start("stop", NAME) as stopping:
-        if when == "when programs save":
+        if when == "while programs end":
             wait_for(lambda: tfapp.status(NAME)["status"]["state"] == "STOPPING", "STOPPING")
             app.lose("")
         _, problems = stopping.communicate(timeout=300)

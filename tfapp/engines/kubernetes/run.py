@@ -17,7 +17,7 @@ from tfapp.contract.job import queue_limit
 from tfapp.contract.names import FINAL_STATES, GRANTED, KILLED, SUSPENDED
 from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.base import Application
-from tfapp.engines.client import Address, Run, happens
+from tfapp.engines.client import HANG_LIMIT, Address, Run, happens
 from tfapp.engines.definition import Definition
 from tfapp.engines.kubernetes import verdict
 from tfapp.engines.kubernetes.logs import instant
@@ -147,6 +147,7 @@ class KubernetesRun(Run):
 
     notice = 1.5  # the API shows the end of a pod so late
     wait_every = WAIT_EVERY
+    hang_limit = HANG_LIMIT
 
     def __init__(
         self,
