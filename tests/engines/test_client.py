@@ -1,3 +1,4 @@
+import contextlib
 import dataclasses
 import threading
 import time
@@ -105,3 +106,21 @@ def test_a_request_to_stop_is_left_in_the_store(engine, client):
     with stock_client(engine) as stock:
         assert stock.kv[KEY_STOP] == b'{"message":"enough"}'
     assert not client._run.wait_for_end(0)
+
+
+@pytest.mark.parametrize("limit", [0.0, 60.0])
+def test_a_request_to_stop_is_for_the_next_master_too(engine, client, monkeypatch, limit):
+    """Where one that hangs is replaced."""
+    answers, ask = iter([UnreachableError("it hangs"), None]), client.ask
+
+    def ask_once_in_vain(call):
+        if error := next(answers):
+            raise error
+        return ask(call)
+
+    monkeypatch.setattr(client, "ask", ask_once_in_vain)
+    monkeypatch.setattr(type(client._run), "hang_limit", limit)
+    with contextlib.nullcontext() if limit else pytest.raises(UnreachableError):
+        client._ask_to_stop("enough")
+    with stock_client(engine) as stock:
+        assert (KEY_STOP in stock.kv) == bool(limit)

@@ -16,6 +16,7 @@ from tfapp.engines.base import Application, Link, time_to_stop
 from tfapp.engines.definition import of_the_user
 from tfapp.errors import RefusedError, UnavailableError, UnreachableError
 from tfapp.frozen import frozen
+from tfapp.master.parent import SILENCE
 from tfapp.protocol.connection import Connection, connect
 from tfapp.protocol.watch import Broken, Put, Watch
 
@@ -24,6 +25,7 @@ from tfapp.protocol.watch import Broken, Put, Watch
 DEADLINES = (0.25, 0.5, 1.0, 4.0)
 LOOK_EVERY = 5.0  # seconds between two looks whether a silent master still lives
 AGAIN = 1.0  # seconds after a stream has broken until the master, or the next one, is asked again
+HANG_LIMIT = SILENCE + 5.0  # seconds after which a master that hung has been replaced
 END_DEADLINE = 30.0  # seconds for a master that ends to clean up
 SHUTDOWN_DEADLINE = 30.0  # seconds for a master to end its containers and itself
 
@@ -68,6 +70,11 @@ class Run:
         self.number = number
         self.client = Client(self)
         self._engine = engine
+
+    @property
+    def hang_limit(self) -> float:
+        """Seconds after which a master that hangs has been replaced; 0 if it is not."""
+        return 0.0
 
     @property
     def accepted(self) -> ApplicationStatus:
@@ -266,7 +273,15 @@ class Client:
             connection.put(KEY_STOP, encode({"message": message}))
             return self.read(connection)
 
-        return self.ask(ask)
+        until = time.monotonic() + self._run.hang_limit
+        while True:
+            try:
+                return self.ask(ask)
+            except UnreachableError:
+                ended = self._run.is_ending() or self._run.wait_for_end(0)
+                if ended or time.monotonic() > until:
+                    raise
+                time.sleep(self._run.wait_every)
 
     def _shut_down(self, message: str) -> ApplicationStatus:
         with self.connect() as connection:

@@ -67,7 +67,8 @@ class OnKubernetes(CommandLine):
         core, batch = self.namespace.path, f"/apis/batch/v1/namespaces/{self.namespace.name}"
         rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{self.namespace.name}"
         kinds = [(core, k) for k in ("pods", "secrets", "configmaps", "serviceaccounts")]
-        kinds += [(batch, "jobs"), (rbac, "roles"), (rbac, "rolebindings")]
+        policy = (f"/apis/policy/v1/namespaces/{self.namespace.name}", "poddisruptionbudgets")
+        kinds += [(batch, "jobs"), (rbac, "roles"), (rbac, "rolebindings"), policy]
         selector = "labelSelector=app.kubernetes.io/managed-by%3Dtfapp"
         return [
             f"{kind}/{item['metadata']['name']}"

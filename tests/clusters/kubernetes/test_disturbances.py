@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes_cluster.api import ApiError
 
 import tfapp as package
 from tests.clusters.kubernetes import pod_images
@@ -22,13 +23,18 @@ HALF = "14 GiB"  # more than half of what a node has: one such pod fits
 
 
 def test_workers_are_evicted_and_preempted(tfapp, namespace):
-    """Both are charged to the infrastructure, and the numbers are taken again. At last the master
-    is evicted, and another one goes on with the same programs."""
+    """Both are charged to the infrastructure, and the numbers are taken again. While one is evicted
+    the other is not, as one has to stay: nothing else than evictions asks for that. At last the
+    master is evicted, and another one goes on with the same programs."""
     flags = ("-w", 2, "--resopt", "yarn.memory", HALF)
-    tfapp.run(tfapp.program(programs.GOES_ON), "moved", *flags)
+    budget = ("--option", "site.global.kubernetes.min.available", 1)
+    tfapp.run(tfapp.program(programs.GOES_ON), "moved", *flags, *budget)
     pods = tfapp.pods("moved")
     assert {tfapp.node(pods[worker]) for worker in ("worker-0", "worker-1")} == {1, 2}
+    wait_for(lambda: evictable(namespace, "moved") == 1, "the budget")
     evict(namespace, pods["worker-1"])
+    with pytest.raises(ApiError, match="^429: .*disruption budget"):
+        evict(namespace, pods["worker-0"])
     tfapp.forms("moved", 2)
     assert "its pod was evicted" in tfapp.asks("diagnostics", "moved")
     important = f"{namespace.name}-important"
@@ -60,6 +66,12 @@ def test_workers_are_evicted_and_preempted(tfapp, namespace):
     tfapp.ok("stop", "moved")
     tfapp.left()
     assert what_kubectl_shows(namespace, "moved") == "KILLED"
+
+
+def evictable(namespace: Namespace, name: str) -> int:
+    """So many pods of an application may be evicted now."""
+    path = f"/apis/policy/v1/namespaces/{namespace.name}/poddisruptionbudgets/tfapp-{name}"
+    return namespace.api.call("GET", path).get("status", {}).get("disruptionsAllowed", 0)
 
 
 def kill_runner(pod: dict[str, Any]) -> None:

@@ -166,6 +166,8 @@ def test_rights_are_checked_and_told_at_once(cluster, namespace, problems):
         "resources-default.yaml:1 kubernetes the cluster does not take the application's Role"
     ]
     assert "is attempting to grant RBAC permissions not currently held" in found[0]
+    with pytest.raises(ForbiddenError, match="': create poddisruptionbudgets$"):
+        problems(somebody, CHECKPOINTS, volume, "site.global.kubernetes.min.available: 1")
     with pytest.raises(ForbiddenError, match="get, create pods/portforward") as raised:
         problems(somebody, CHECKPOINTS, volume, size=2_000_000)
     assert raised.value.hint.startswith("Ask its owner for a Role in namespace ")

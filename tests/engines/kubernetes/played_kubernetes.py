@@ -56,7 +56,10 @@ class PlayedKubernetes(Api):
         master = PlayedMaster(*keys, end)
         master.publishes = lambda status: self._write(recorded, record.status_key(run), status)
         self.masters.append(master)
-        self._write(recorded, record.state_key(run), RunState("m", f"127.0.0.1:{master.port}"))
+        pod = {"metadata": {"name": f"{job}-m"}, "status": {"phase": "Running"}}
+        self.objects[f"Pod/{job}-m"] = pod
+        state = RunState(f"{job}-m", f"127.0.0.1:{master.port}")
+        self._write(recorded, record.state_key(run), state)
         self._begun(master, json.loads(data[record.DEFINITION])["spec"])
 
     def _write(self, recorded: str, key: str, value: Any) -> None:

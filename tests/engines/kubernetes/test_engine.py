@@ -1,3 +1,4 @@
+import contextlib
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from tfapp.errors import (
     InUseError,
     UnavailableError,
     UnknownApplicationError,
+    UnreachableError,
 )
 from tfapp.master.ending import Ending
 
@@ -332,6 +334,40 @@ def test_a_stop_before_there_is_a_master(engine, server, small):
     assert (stopped.live, stopped.status.verdict.summary) == (False, "enough")
     assert "Job/tfapp-train-1" not in server.names()
     assert engine.stop("train", "again") == stopped
+
+
+SERVES = RunState("m", "10.1.1.1:5")
+FAILED_JOB = {"conditions": [{"type": "Failed", "status": "True"}]}
+LOST_MASTERS = {
+    "lives": (SERVES, "Running", {}, "m"),
+    "is gone": (SERVES, "", {}, "n"),
+    "has ended": (SERVES, "Failed", {}, "n"),
+    "was the last one": (SERVES, "Failed", FAILED_JOB, "m"),
+    "does not serve yet": (RunState("m", attempt=2), "Running", {}, "n"),
+    "is the first one": (RunState("m"), "Running", {}, ""),
+    "waits for files": (RunState("m", "", "h:1", ("d",), 2), "Running", {}, ""),
+}
+
+
+@pytest.mark.parametrize("how", LOST_MASTERS)
+def test_a_command_waits_for_the_next_master(engine, server, small, monkeypatch, how):
+    """Where there is one to come: `stop` lets it end the programs with their grace."""
+    state, phase, job, expected = LOST_MASTERS[how]
+    engine.create("train", small)
+    tell(server, record.state_key(1), state)
+    server.objects["Job/tfapp-train-1"]["status"] = job
+    if phase:
+        pod(server, "m", phase, names.MASTER_COMPONENT)
+
+    def happens(look, timeout, every):
+        assert not look()
+        tell(server, record.state_key(1), RunState("n", "10.1.1.2:5", attempt=2))
+        return look()
+
+    monkeypatch.setattr(run_module, "happens", happens)
+    monkeypatch.setattr(run_module.Forwards, "to", lambda self, pod, address: pod)
+    with contextlib.nullcontext() if expected else pytest.raises(UnreachableError):
+        assert engine._run("train").address().address == expected
 
 
 def test_a_follower_goes_on_asking_while_the_api_is_away(

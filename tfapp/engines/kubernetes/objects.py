@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,12 @@ from tfapp.engines.kubernetes.pods import (
     Places,
     has_witness,
     master_pod,
+    of_instances,
     of_run,
     pods,
     ttl_of,
 )
-from tfapp.package.model import setting
+from tfapp.package.model import ConfigValue, setting
 from tfapp.standalone import bootstrap
 
 # Keys of the application's Secret beside its files, which are called by their SHA-256.
@@ -38,14 +39,15 @@ FILES = "file:///tfapp/files/"  # then a SHA-256: the source of each file in the
 
 MAX_CONTENT = 1_000_000  # bytes in a Secret, whose limit is 1 MiB
 STRUCK_OUT = "[secret]"
+BUDGET = "PodDisruptionBudget"
 
 
 def objects(
     compiled: Compiled, at: Places, record: Mapping[str, str], credentials: tuple[bytes, bytes]
 ) -> list[Manifest]:
     """All objects for the first run, in the order of their creation: the record, the Secrets, the
-    master's permissions, its Job. All after the record are owned by it (`owned`). `record`: the
-    data of the record. `credentials`: certificate and key, PEM."""
+    master's permissions, the budget of evictions, its Job. All after the record are owned by it
+    (`owned`). `record`: the data of the record. `credentials`: certificate and key, PEM."""
     assert compiled.plan is not None
     shared = compiled.plan.package.config.global_
     own_account = setting(shared, "kubernetes.service.account") is None
@@ -58,6 +60,7 @@ def objects(
         _secret(at, names.application_object(at.name), content),
         *(rights(at) if own_account else ()),
         *(of_the_witness(at) if has_witness(compiled.plan) else ()),
+        *_budget(at, setting(shared, "kubernetes.min.available")),
         *run_objects(content, at, credentials),
     ]
 
@@ -215,6 +218,20 @@ def _binding(at: Places, name: str) -> Manifest:
 
 def _rule(group: str, resource: str, *verbs: str) -> Manifest:
     return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
+
+
+def _budget(at: Places, least: ConfigValue | None) -> Iterator[Manifest]:
+    """The PodDisruptionBudget, where `least` pods have to stay. It can have no maxUnavailable:
+    nothing that controls the pods has a number of replicas. A pod that is not ready helps nobody,
+    and does not hold up the end of its node."""
+    if least is not None:
+        spec = {
+            "minAvailable": int(least.text),
+            "selector": of_instances(at),
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        }
+        name = names.application_object(at.name)
+        yield {**_object(BUDGET, at, name, "policy/v1"), "spec": spec}
 
 
 def _job(at: Places, pod: Manifest, ttl: int | None, attempts: int) -> Manifest:

@@ -56,7 +56,6 @@ MASTER_FILES = ("master/*.py", "engines/kubernetes/pod/*.py")
 MASTER_PROGRAM = "engines.kubernetes.pod"
 CERTIFICATE, KEY = "certificate", "key"  # in the run's Secret
 
-# The autoscaler does not move a training to save a node.
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 NO_QUEUE = ("", "default")  # the flag's own default
 HOST = "kubernetes.io/hostname"
@@ -92,9 +91,10 @@ class Places:
     def secret(self) -> str:
         return names.application_object(self.name)
 
-    def metadata(self, component: str) -> Manifest:
+    def metadata(self, component: str, safe_to_evict: bool) -> Manifest:
         """Of a component's pods, or of the master's: that one waits for no queue, in which others
-        could wait for each other's masters."""
+        could wait for each other's masters. `safe_to_evict`: the autoscaler may move a training to
+        save a node."""
         labels = names.pod_labels(self.name, self.run, component, tags=self.tags)
         if component != MASTER_COMPONENT and self.queue not in NO_QUEUE:
             labels[names.QUEUE_LABEL] = self.queue
@@ -103,7 +103,7 @@ class Places:
             "labels": labels,
             "annotations": {
                 **names.application_annotations(self.name, self.user),
-                SAFE_TO_EVICT: "false",
+                SAFE_TO_EVICT: str(safe_to_evict).lower(),
             },
         }
 
@@ -202,7 +202,7 @@ def master_pod(plan: Plan, at: Places, memory: int, vcores: int, runtime: str) -
         ],
         "containers": [container],
     }
-    metadata = at.metadata(MASTER_COMPONENT)
+    metadata = at.metadata(MASTER_COMPONENT, configured.safe_to_evict)
     if job.metrics_port:
         scraped = {"scrape": "true", "port": str(job.metrics_port), "path": METRICS_PATH}
         more = {f"prometheus.io/{name}": value for name, value in scraped.items()}
@@ -223,6 +223,15 @@ def _off_the_node() -> Iterator[dict[str, Any]]:
     for what in ("not-ready", "unreachable"):
         taint = {"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute"}
         yield {**taint, "tolerationSeconds": NODE_SECONDS}
+
+
+def of_instances(at: Places) -> Manifest:
+    """The selector of all pods of an application but those of masters."""
+    others = {"key": names.COMPONENT, "operator": "NotIn", "values": [MASTER_COMPONENT]}
+    return {
+        "matchLabels": names.application_labels(at.name),
+        "matchExpressions": [others],
+    }
 
 
 # ---- One component ----------------------------------------------------------------------------
@@ -308,7 +317,7 @@ class _Built:
         }
         if settings.service_account:
             spec["serviceAccountName"] = settings.service_account
-        metadata = at.metadata(self.job.name)
+        metadata = at.metadata(self.job.name, settings.safe_to_evict)
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
     def _needs_script_folder(self) -> bool:
@@ -446,16 +455,12 @@ def _spread(at: Places) -> list[Manifest]:
     """Prefers different nodes for the pods of the application, except for the master: otherwise two
     workers would share a node to avoid the master's. Only one such constraint is allowed for a
     topology key."""
-    others = {"key": names.COMPONENT, "operator": "NotIn", "values": [MASTER_COMPONENT]}
     return [
         {
             "maxSkew": 1,
             "topologyKey": HOST,
             "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": {
-                "matchLabels": names.application_labels(at.name),
-                "matchExpressions": [others],
-            },
+            "labelSelector": of_instances(at),
         }
     ]
 

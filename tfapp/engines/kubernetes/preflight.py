@@ -17,11 +17,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfapp.engines.kubernetes import pods
 from tfapp.engines.kubernetes.api import KubernetesCluster
 from tfapp.engines.kubernetes.configuration import quantity
-from tfapp.engines.kubernetes.objects import left_out, objects, rights
+from tfapp.engines.kubernetes.objects import BUDGET, left_out, objects, rights
 from tfapp.engines.kubernetes.pod import names
 from tfapp.engines.kubernetes.pod.failures import RefusedObjectError, rule
 from tfapp.engines.kubernetes.pods import CODE, Places
-from tfapp.engines.kubernetes.rights import NEEDED, OF_ACCOUNTS, OF_PORTS, missing, refusal
+from tfapp.engines.kubernetes.rights import (
+    NEEDED,
+    OF_ACCOUNTS,
+    OF_BUDGETS,
+    OF_PORTS,
+    missing,
+    refusal,
+)
 from tfapp.errors import ForbiddenError
 from tfapp.package.model import AppPackage, ConfigValue, setting
 from tfapp.problems import Position, Problem
@@ -102,9 +109,10 @@ def _check_rights(
     cluster: KubernetesCluster, compiled: Compiled, at: Places, bodies: Sequence[Mapping[str, Any]]
 ) -> None:
     """ForbiddenError with all missing rights, and with alternatives where there are some."""
-    makes_account = any(body["kind"] == "Role" for body in bodies)
-    accounts = missing(cluster, OF_ACCOUNTS) if makes_account else ()
-    lacking = (*missing(cluster, NEEDED), *accounts)
+    kinds = {body["kind"] for body in bodies}
+    accounts = missing(cluster, OF_ACCOUNTS) if "Role" in kinds else ()
+    needed = (*NEEDED, *OF_BUDGETS) if BUDGET in kinds else NEEDED
+    lacking = (*missing(cluster, needed), *accounts)
     if lacking:
         raise refusal(cluster, lacking, own_account(at) if accounts else "")
     lacking = () if cluster.in_cluster else missing(cluster, OF_PORTS)
@@ -164,7 +172,10 @@ def _check_object(
             where = f"{body['kind']}{f' at {field}' if field else ''}"
             text = f"the cluster does not take the application's {where}: {message}"
             hint = f"Set {ACCOUNT}." if body["kind"].startswith("Role") else ""
-            yield Problem(place(package, MASTER, field), CODE, text, hint=hint)
+            at = place(package, MASTER, field)
+            if body["kind"] == BUDGET:
+                at = package.config.global_["site.global.kubernetes.min.available"].at
+            yield Problem(at, CODE, text, hint=hint)
 
 
 def _check_pod(

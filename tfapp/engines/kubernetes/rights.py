@@ -35,6 +35,8 @@ OF_ACCOUNTS = (
     Right(("create",), "roles", _RBAC),
     Right(("create",), "rolebindings", _RBAC),
 )
+# To limit the evictions of its pods, where the configuration asks for that.
+OF_BUDGETS = (Right(("create",), "poddisruptionbudgets", "policy"),)
 # To reach masters and programs.
 OF_PORTS = (Right(TO_WEBSOCKETS, "pods/portforward"),)
 # To read the checkpoint folder.

@@ -17,15 +17,15 @@ from tfapp.contract.job import queue_limit
 from tfapp.contract.names import FINAL_STATES, GRANTED, KILLED, SUSPENDED
 from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.base import Application
-from tfapp.engines.client import Address, Run
+from tfapp.engines.client import HANG_LIMIT, Address, Run, happens
 from tfapp.engines.definition import Definition
 from tfapp.engines.kubernetes import verdict
 from tfapp.engines.kubernetes.logs import instant
 from tfapp.engines.kubernetes.pod import endings, names, record
 from tfapp.engines.kubernetes.pod.failures import ConflictError
-from tfapp.engines.kubernetes.pod.record import RecordedRun
+from tfapp.engines.kubernetes.pod.record import RecordedRun, RunState
 from tfapp.engines.refusals import undamaged
-from tfapp.errors import ForbiddenError, UnavailableError, UnreachableError
+from tfapp.errors import ForbiddenError, NotFoundError, UnavailableError, UnreachableError
 from tfapp.frozen import frozen
 from tfapp.master.ending import Ending
 
@@ -39,6 +39,7 @@ KILL_LIMIT = 60.0  # seconds for the pod of a master that is killed to be gone
 SUBMISSION = 120.0  # seconds after which a command that makes a run has died
 LEFTOVER_GRACE = 1  # seconds
 MASTER_LIMIT = 15.0  # seconds for a master's pod to go, before the other pods are deleted
+NEXT_LIMIT = 120.0  # seconds for the Job to start another master, and for that one to serve
 EXIT_LIMIT = 3.0  # seconds for the pods of a run that has ended to end by themselves
 CLEAR_LIMIT = 20.0  # seconds for them to end after they were deleted
 
@@ -108,7 +109,7 @@ class Forwards:
             if (pod, port) not in self._open:
                 try:
                     opened = self._stack.enter_context(self._cluster.forward(pod, port))
-                except UnavailableError as error:
+                except (UnavailableError, NotFoundError) as error:
                     raise UnreachableError(error.message, error.hint) from error
                 self._open[pod, port] = opened
             host, local = self._open[pod, port]
@@ -146,6 +147,7 @@ class KubernetesRun(Run):
 
     notice = 1.5  # the API shows the end of a pod so late
     wait_every = WAIT_EVERY
+    hang_limit = HANG_LIMIT
 
     def __init__(
         self,
@@ -168,6 +170,7 @@ class KubernetesRun(Run):
         self._message = ""
         self._waits = ""
         self.suspended = ""  # why nothing of it may run now, as of the last look
+        self._patient = True  # whether a call waits for the next master
 
     @property
     def object_name(self) -> str:
@@ -203,8 +206,11 @@ class KubernetesRun(Run):
 
     # -- for its client --
     def address(self) -> Address:
+        """See Run.address. After the loss of a master, the next one has some time to serve."""
         if not self.serves:
             self.read()
+        if self._patient:
+            self._await_master()
         state = self.recorded.state
         if state is None or not state.address:
             raise UnreachableError(f"{self.name} has no master yet", self.waiting())
@@ -225,10 +231,35 @@ class KubernetesRun(Run):
         else:
             self._write(verdict.stopped_early(last_known, self._message, now))
 
+    def _await_master(self) -> None:
+        """Waits for the master that takes the place of a lost one. One that waits for files is not
+        waited for: a command that follows sends them."""
+        lost = self.recorded.state
+        if lost is None or lost.missing or not self._gets_another(lost):
+            return
+
+        def has_come() -> bool:
+            self.read()
+            return self.is_ending() or (self.serves and self.recorded.state != lost)
+
+        self._patient = happens(has_come, NEXT_LIMIT, self.wait_every)
+
+    def _gets_another(self, state: RunState) -> bool:
+        """Whether the master with this state is lost, or is about to take the place of one that is,
+        and its Job goes on."""
+        is_lost = verdict.is_lost(self._cluster.get("Pod", state.pod))
+        if not is_lost and (state.address or state.attempt == 1):
+            return False
+        job = self.job()
+        return not (endings.has_ended(job) or endings.is_suspended(job))
+
     def stop(self, message: str, force: bool, timeout: float | None) -> None:
         self._message = message
+        self._patient = not force
         if not self.serves:
             self.read()
+        if not (self.serves or force or self.is_ending()):
+            self._await_master()
         if self.is_ending():
             return
         if not self.serves:

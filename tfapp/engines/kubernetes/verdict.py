@@ -51,6 +51,12 @@ def is_being_deleted(item: Mapping[str, Any] | None) -> bool:
     return item is not None and "deletionTimestamp" in item["metadata"]
 
 
+def is_lost(pod: Mapping[str, Any] | None) -> bool:
+    """Whether the master in this pod, if there is one, has ended, is ended, or is on a node that
+    does not answer."""
+    return pod is None or is_over(pod) or is_being_deleted(pod) or silent_node(pod) != ""
+
+
 def death(job: Mapping[str, Any] | None, pod: Mapping[str, Any] | None) -> Death:
     """How the master with this Job and this pod died; None means that it does not exist any
     more."""

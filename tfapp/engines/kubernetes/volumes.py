@@ -154,6 +154,7 @@ class PodSettings:
     node_selector: dict[str, str]
     tolerations: tuple[dict[str, str], ...]
     priority_class: str
+    safe_to_evict: bool
     user: int
     pull_policy: str
 
@@ -170,6 +171,7 @@ class PodSettings:
             node_selector={key: value for key, _, value in pairs},
             tolerations=tuple(_toleration(w) for w in settings.names("kubernetes.tolerations")),
             priority_class=settings.text("kubernetes.priority.class"),
+            safe_to_evict=settings.flag("kubernetes.safe.to.evict"),
             user=int(settings.text("kubernetes.user") or 0),
             pull_policy=_POLICIES.get(settings.text("docker.pull"), ""),
         )

@@ -10,7 +10,7 @@ from tfapp.contract.names import FINAL_STATES, KILLED
 from tfapp.contract.status import ApplicationStatus
 from tfapp.engines import refusals
 from tfapp.engines.base import Application
-from tfapp.engines.client import Address, Run, happens
+from tfapp.engines.client import HANG_LIMIT, Address, Run, happens
 from tfapp.engines.credentials import read_pem
 from tfapp.engines.machine.folders import RunFolder
 from tfapp.engines.machine.runs import Runs
@@ -92,6 +92,10 @@ class MachineRun(Run):
                 yield self.application()
 
     # -- for its client --
+    @property
+    def hang_limit(self) -> float:
+        return HANG_LIMIT if self.config.attempts > 1 else 0.0
+
     def address(self) -> Address:
         """See Run.address. BadStateError if it is just being started. After the loss of a master,
         the next one has a few seconds to serve."""

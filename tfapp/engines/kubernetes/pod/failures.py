@@ -59,6 +59,7 @@ KINDS: Mapping[str, Kind] = {
         Kind("Role", _RBAC, "roles"),
         Kind("RoleBinding", _RBAC, "rolebindings"),
         Kind("Job", _BATCH, "jobs"),
+        Kind("PodDisruptionBudget", "policy/v1", "poddisruptionbudgets"),
         Kind("PriorityClass", "scheduling.k8s.io/v1", "priorityclasses", namespaced=False),
         Kind("LocalQueue", "kueue.x-k8s.io/v1beta1", "localqueues"),
         Kind("SelfSubjectAccessReview", _LOGIN, "selfsubjectaccessreviews", namespaced=False),

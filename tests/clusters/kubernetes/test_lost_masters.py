@@ -1,0 +1,348 @@
+"""The application master is lost, or hangs, at the moments of an application's life, with what else
+may be lost then. Programs go on wherever docs/failures.md says so."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import pytest
+from kubernetes_cluster.api import MERGE
+
+from tests.clusters.kubernetes.command import FRUGAL, OnKubernetes, seeing
+from tests.clusters.kubernetes.namespace import wait_for
+from tests.clusters.yarn import programs
+from tfapp.engines.kubernetes.api import KubernetesCluster
+from tfapp.engines.kubernetes.pod import names
+from tfapp.engines.kubernetes.verdict import is_being_deleted, is_of_master
+from tfapp.errors import TfappError
+from tfapp.processes import Process, environment, is_alive, send, stat, with_environment
+
+pytestmark = pytest.mark.weekly
+
+NAME = "app"
+BACK = "the application's master was lost and is back; the programs went on"
+# Each pod waits until it is let go.
+HELD = """
+apiVersion: v1
+kind: Pod
+spec:
+  schedulingGates: [{name: test/held}]
+  containers: [{name: tfapp}]
+"""
+SAVES = """
+import signal, sys, time
+def save(*_):
+    time.sleep(20)
+    print("has saved", flush=True)
+    sys.exit()
+signal.signal(signal.SIGTERM, save)
+print("begins", flush=True)
+while True:
+    time.sleep(1)
+"""
+# Of memory that is a file's, and no process's: the kernel ends the others before this one.
+FILLS = "import os\nfile = os.memfd_create('x')\nwhile True: os.write(file, b'x' * (1 << 20))"
+
+
+class Life:
+    """One application, and what is done to it. Instances are called as in labels; "" is the
+    master."""
+
+    def __init__(self, tfapp: OnKubernetes):
+        self.tfapp = tfapp
+        self.cluster = tfapp.cluster
+        self.api = tfapp.namespace.api
+
+    def begin(self, workers: int, *flags: object, program: str = programs.GOES_ON) -> None:
+        script = self.tfapp.program(program)
+        words = ("run", script, "--name", NAME, "-w", workers, *FRUGAL, *seeing(self.tfapp.work))
+        self.tfapp.ok(*words, *flags, "--detach")
+
+    def runs(self, workers: int, *flags: object, program: str = programs.GOES_ON) -> None:
+        self.begin(workers, *flags, program=program)
+        self.tfapp.forms(NAME, 1)
+
+    def is_held(self, workers: int) -> None:
+        """Begins one whose pods wait for `let`."""
+        template = self.tfapp.work / "pod.yaml"
+        template.write_text(HELD)
+        self.begin(workers, "--pod-file", template)
+
+    def pod(self, instance: str) -> str:
+        """The name of its pod, once there is one."""
+        wait_for(lambda: instance in self.tfapp.pods(NAME), f"pod of {instance}")
+        return self.tfapp.pods(NAME)[instance]["metadata"]["name"]
+
+    def phase(self, instance: str) -> str:
+        return self.tfapp.pods(NAME)[instance]["status"].get("phase", "")
+
+    def let(self, instance: str) -> None:
+        path = f"{self.tfapp.namespace.path}/pods/{self.pod(instance)}"
+        self.api.call("PATCH", path, {"spec": {"schedulingGates": []}}, MERGE)
+
+    def uids(self) -> dict[str, str]:
+        """Of the pods of instances."""
+        pods = self.tfapp.pods(NAME).items()
+        return {instance: pod["metadata"]["uid"] for instance, pod in pods if instance}
+
+    def lose(self, *instances: str) -> None:
+        for name in [self.pod(instance) for instance in instances]:
+            self.tfapp.delete("pods", name)
+
+    def is_back(self) -> None:
+        wait_for(lambda: BACK in self.tfapp.asks("diagnostics", NAME), "another master")
+
+    def epoch(self) -> int:
+        """The number of pods in which a master has claimed the run."""
+        path = f"{self.tfapp.namespace.path}/configmaps/{names.journal_object(NAME)}"
+        return int(self.api.call("GET", path)["data"]["epoch"])
+
+    @contextlib.contextmanager
+    def hangs(self) -> Iterator[list[Process]]:
+        """All processes in the pod of the master are stopped, and then go on."""
+        stopped = in_pod(self.pod(""))
+        assert len(stopped) >= 3, "its parent, itself, the coordinator"
+        for process in stopped:
+            send(process, signal.SIGSTOP)
+        try:
+            yield stopped
+        finally:
+            for process in stopped:
+                send(process, signal.SIGCONT)
+
+    @contextlib.contextmanager
+    def is_alone(self) -> Iterator[None]:
+        """There is no API server."""
+        self.cluster.kill_api()
+        try:
+            yield
+        finally:
+            self.cluster.start_api()
+
+
+def in_pod(name: str) -> list[Process]:
+    """The processes in the pod of a master."""
+    return with_environment(lambda env: env.get(b"TFAPP_POD_NAME") == name.encode())
+
+
+def master_in(name: str) -> Process | None:
+    """The process of the master: a child of the first one."""
+    found = {p.pid: p for p in in_pod(name)}
+    for process in found.values():
+        now = stat(process.pid)
+        is_coordinator = b"SKEIN_APPLICATION_ID" in environment(process.pid)
+        if now is not None and now.parent in found and not is_coordinator:
+            return process
+    return None
+
+
+# ---- What happens -----------------------------------------------------------------------------
+
+
+class Lived(NamedTuple):
+    """What is to be seen then. `kept`: the pods that are those of before, by their uids.
+    `generation`, `losses`: of the status. `masters`: pods in which there was one. `told`: whether
+    it says that a master was lost."""
+
+    kept: Mapping[str, str]
+    generation: int = 1
+    losses: int = 0
+    masters: int = 2
+    told: bool = True
+
+
+def lost_while_forming(app: Life) -> Lived:
+    app.is_held(2)
+    app.let("worker-0")
+    is_ready = lambda: app.tfapp.instances(NAME)["worker/0"]["state"] == "WAITING"  # noqa: E731
+    wait_for(is_ready, "worker/0, which is ready")
+    app.pod("worker-1")
+    kept = app.uids()
+    app.lose("")
+    app.is_back()
+    app.let("worker-1")
+    return Lived(kept)
+
+
+def lost_while_flexing(app: Life) -> Lived:
+    app.is_held(1)
+    app.let("worker-0")
+    app.tfapp.forms(NAME, 1)
+    app.tfapp.ok("flex", NAME, "--component", "worker", "+1")
+    app.pod("worker-1")
+    kept = app.uids()
+    app.lose("")
+    app.is_back()
+    app.let("worker-1")
+    return Lived(kept, generation=2)
+
+
+def lost_before_it_is_asked_to_flex(app: Life) -> Lived:
+    """The command waits for the next one."""
+    app.runs(1)
+    kept = app.uids()
+    app.lose("")
+    app.tfapp.ok("flex", NAME, "--component", "worker", "+1")
+    return Lived(kept, generation=2)
+
+
+def lost_with_a_worker(app: Life) -> Lived:
+    app.runs(2)
+    kept = app.uids()
+    del kept["worker-1"]
+    app.lose("worker-1", "")
+    return Lived(kept, generation=2, losses=1)
+
+
+def out_of_memory(app: Life) -> Lived:
+    """The kernel ends one process after the other, or all at once."""
+    app.runs(1)
+    pod = app.pod("")
+    login = {"KUBECONFIG": str(app.cluster.kubeconfig)}
+    client = KubernetesCluster.open(login, app.tfapp.namespace.name)
+    while app.pod("") == pod and app.phase("") == "Running":
+        with contextlib.suppress(TfappError):
+            for _ in client.exec(pod, names.CONTAINER, ["python3", "-c", FILLS]):
+                pass
+    return Lived(app.uids())
+
+
+def killed_without_an_api_server(app: Life) -> Lived:
+    """For longer than a runner is patient that has no master."""
+    app.runs(1)
+    name = app.pod("")
+    before = master_in(name)
+    assert before is not None
+    with app.is_alone():
+        send(before, signal.SIGKILL)
+        wait_for(lambda: master_in(name) not in (None, before), "another master")
+        time.sleep(40)
+    return Lived(app.uids(), masters=1)
+
+
+def hangs_for_a_minute(app: Life) -> Lived:
+    app.runs(1)
+    with app.hangs():
+        time.sleep(60)
+    return Lived(app.uids(), masters=1, told=False)
+
+
+def hangs_without_an_api_server(app: Life) -> Lived:
+    """Nobody can tell the runner that its master is lost: it ends after 30 s."""
+    app.runs(1)
+    with app.hangs():
+        with app.is_alone():
+            time.sleep(45)
+        time.sleep(10)
+    return Lived({}, generation=2, losses=1, masters=1, told=False)
+
+
+def hangs_until_another_one_has_its_place(app: Life) -> Lived:
+    """Its node says nothing either. As it goes on it leaves, and does nothing else."""
+    with cordoned(app, "node2"):
+        selector = ("--compopt", "worker", "site.global.kubernetes.node.selector")
+        app.begin(1, *selector, "kubernetes.io/hostname=node2")
+        app.pod("")
+        wait_for(lambda: app.tfapp.pods(NAME)[""]["spec"].get("nodeName"), "its node")
+    app.tfapp.forms(NAME, 1)
+    kept = app.uids()
+    app.cluster.pause_node(1)
+    try:
+        with app.hangs() as stopped:
+            app.is_back()
+            begun = app.tfapp.namespace.pods()
+            (master,) = [p for p in begun if is_of_master(p) and not is_being_deleted(p)]
+            assert app.tfapp.node(master) == 2
+        wait_for(lambda: not any(map(is_alive, stopped)), "end of the one that hung")
+        there = [pod["metadata"]["uid"] for pod in app.tfapp.namespace.pods()]
+        assert there == [pod["metadata"]["uid"] for pod in begun]
+    finally:
+        app.cluster.resume_node(1)
+    return Lived(kept)
+
+
+@contextlib.contextmanager
+def cordoned(app: Life, node: str) -> Iterator[None]:
+    """No pod is put there."""
+
+    def cordon(value: bool) -> None:
+        body = {"spec": {"unschedulable": value}}
+        app.api.call("PATCH", f"/api/v1/nodes/{node}", body, MERGE)
+
+    cordon(True)
+    try:
+        yield
+    finally:
+        cordon(False)
+
+
+HAPPENS: tuple[Callable[[Life], Lived], ...] = (
+    lost_while_forming,
+    lost_while_flexing,
+    lost_before_it_is_asked_to_flex,
+    lost_with_a_worker,
+    out_of_memory,
+    killed_without_an_api_server,
+    hangs_for_a_minute,
+    hangs_without_an_api_server,
+    hangs_until_another_one_has_its_place,
+)
+
+
+@pytest.mark.parametrize("what", HAPPENS, ids=lambda what: what.__name__)
+def test_the_application_goes_on(tfapp, what):
+    app = Life(tfapp)
+    lived = what(app)
+    if lived.told:
+        app.is_back()
+    tfapp.forms(NAME, lived.generation)
+    status, told = tfapp.status(NAME)["status"], tfapp.asks("diagnostics", NAME)
+    found = [status[key] for key in ("generation", "restarts", "losses")]
+    assert found == [lived.generation, 0, lived.losses], told
+    assert (BACK in told) == lived.told, told
+    assert lived.kept.items() <= app.uids().items(), told
+    assert app.epoch() == lived.masters
+    heard = lambda: re.search(r" (is|are) in .* at program\.py:", tfapp("stacks", NAME).out)  # noqa: E731
+    wait_for(heard, "programs, which hear the master that there is")
+    tfapp.ok("stop", NAME)
+    assert tfapp.status(NAME)["status"]["state"] == "KILLED"
+    tfapp.left()
+
+
+@pytest.mark.parametrize("when", ["before it is asked", "as it hangs", "while programs end"])
+def test_lost_while_it_stops(tfapp, when):
+    """The programs have their grace."""
+    app = Life(tfapp)
+    app.runs(1, program=SAVES)
+    before = app.uids()
+    if when == "before it is asked":
+        app.lose("")
+    elif when == "as it hangs":
+        master = master_in(app.pod(""))
+        assert master is not None
+        send(master, signal.SIGSTOP)
+    with tfapp.start("stop", NAME) as stopping:
+        if when == "while programs end":
+            wait_for(lambda: tfapp.status(NAME)["status"]["state"] == "STOPPING", "STOPPING")
+            app.lose("")
+        _, problems = stopping.communicate(timeout=300)
+    assert stopping.returncode == 0, problems
+    ended = tfapp.status(NAME)["status"]
+    assert (ended["state"], ended["generation"], ended["losses"]) == ("KILLED", 1, 0), problems
+    assert "has saved" in tfapp.asks("logs", NAME, "worker/0"), problems
+    assert app.uids() == before
+    tfapp.left()
+
+
+def test_lost_while_it_is_destroyed(tfapp):
+    app = Life(tfapp)
+    app.runs(1)
+    app.lose("")
+    tfapp.ok("destroy", NAME, "--force")
+    wait_for(lambda: not tfapp.namespace.pods(), "end of all pods")
+    assert (tfapp.names(), tfapp.objects()) == ([], [])
