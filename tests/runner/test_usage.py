@@ -103,6 +103,29 @@ def test_the_time_of_a_child_that_has_ended_counts_once(start):
     assert 0.1 <= used.cpu_mean <= 0.16  # 1 s of 10, and the starts of two Pythons
 
 
+def test_the_bytes_of_a_child_that_has_ended_count_once(start):
+    """The kernel adds them to those of its parent, which has waited for it."""
+    child = (
+        "import sys; zero = open('/dev/zero', 'rb', buffering=0)\n"
+        f"open('/dev/null', 'wb', buffering=0).write(zero.read({40 * MIB}))\n"
+        "print('moved', flush=True); sys.stdin.read(1)"
+    )
+    more = (
+        f"child = subprocess.Popen([sys.executable, '-c', {child!r}], stdin=subprocess.PIPE)\n"
+        "sys.stdin.readline(); child.communicate()"
+    )
+    process = start(more=more)
+    assert process.stdout.readline() == "moved\n"
+    meter = UsageMeter(lambda: [one.pid for one in processes.tree(process.pid)], 1, 0)
+    before = meter.look()
+    assert 40 * MIB <= before.written <= before.read < 50 * MIB
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "ready\n"
+    after = meter.look()
+    assert 40 * MIB <= after.written <= after.read < 50 * MIB
+
+
 def test_what_has_ended_uses_nothing():
     with subprocess.Popen(["true"]) as process:
         wait(lambda: processes.stat(process.pid).dead, "it runs", 60)

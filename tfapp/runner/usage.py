@@ -47,11 +47,12 @@ class UsageMeter:
             ticks += used.ticks - last.ticks
             read += max(used.read - last.read, 0)
             written += max(used.written - last.written, 0)
-        # The time of a child that has ended comes to its parent, which had counted none of it.
-        ticks -= sum(used.ticks for one, used in before.items() if one not in found)
+        # What a child has used that has ended comes to its parent, which had counted none of it.
+        for used in (used for one, used in before.items() if one not in found):
+            ticks, read, written = ticks - used.ticks, read - used.read, written - used.written
         ticks = max(ticks, 0)
-        self._ticks, self._read = self._ticks + ticks, self._read + read
-        self._written += written
+        self._ticks += ticks
+        self._read, self._written = self._read + max(read, 0), self._written + max(written, 0)
         memory = sum(used.memory for used in found.values())
         self._peak = max(self._peak, memory)
         seconds, since = now - self._began, now - self._looked
