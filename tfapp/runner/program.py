@@ -14,7 +14,7 @@ from pathlib import Path
 from tfapp import processes, threads
 from tfapp.contract.exit import Exit
 from tfapp.contract.names import ENV_OWN_CGROUP, MAX_LAST_LINES
-from tfapp.runner import catcher, exits
+from tfapp.runner import catcher, cgroup, exits
 from tfapp.runner.output import LastLines, Redactor, pump
 
 _ENDINGS = (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED)
@@ -48,9 +48,9 @@ class RunningProgram:
         self._clock = clock
         self._apart = apart
         self._limit = env.get(ENV_OWN_CGROUP, "")
-        self._memory_kills = exits.MemoryKills(
-            env.get("CONTAINER_ID", ""), alone=ENV_OWN_CGROUP in env
-        )
+        alone = ENV_OWN_CGROUP in env
+        self._memory_kills = exits.MemoryKills(env.get("CONTAINER_ID", ""), alone)
+        self.group = cgroup.Group() if alone else None
         self._last = LastLines(MAX_LAST_LINES)
         self._signals = threading.Lock()  # between a signal and the reaping of its target
         source, output = os.pipe()

@@ -13,6 +13,7 @@ from tfapp import processes
 from tfapp.contract.exit import Exit
 from tfapp.contract.names import ENV_IMAGE_DIR, ENV_SESSION
 from tfapp.contract.sessions import Welcome
+from tfapp.runner.cgroup import Group
 from tfapp.runner.container import Container
 from tfapp.runner.program import RunningProgram, StartError
 from tfapp.runner.sessions import Sessions, kill_marked
@@ -25,6 +26,7 @@ class Running(Handle, Protocol):
 
     container: str  # Docker's id of its container, "" without
     seconds: float  # how long it ran, once it has ended
+    group: Group | None  # of its container, where no other is in it
 
     @property
     def alive(self) -> bool:

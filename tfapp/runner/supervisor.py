@@ -174,6 +174,7 @@ class Supervisor:
             vcores=asked.vcores,
             memory=asked.memory << 20,
             gpus=asked.gpus,
+            group=lambda: running.group,
         )
         try:
             cluster = contexts.cluster_json(context.generation, context.members)

@@ -23,11 +23,13 @@ from tfapp.contract.exit import Exit
 from tfapp.contract.job import Docker, Mount
 from tfapp.contract.names import RUNTIME_DIR, STORAGE_DIR
 from tfapp.runner import ports, profiles
+from tfapp.runner.cgroup import Used
 from tfapp.runner.container import METRICS_FILE, PROGRESS_FILE
 from tfapp.runner.metrics import Meter, Reading
 from tfapp.runner.program import StartError
 from tfapp.runner.run_mode import Running
 from tfapp.runner.stacks import Taker
+from tfapp.runner.usage import UsageMeter
 from tfapp.script import Program, ScriptError
 
 
@@ -202,6 +204,29 @@ def test_its_metrics_are_read(engine, tmp_path, capfd):
     reading = dataclasses.replace(meter.reading, points={}, usage=None)
     assert reading == Reading({"own": 1.0, "train/loss": 0.5}, 5, None)
     assert set(meter.reading.points) == {"own", "train/loss"}
+
+
+def test_what_it_uses_is_counted_by_its_control_group(engine, tmp_path, capfd):
+    """With shared memory, and with children that have come and gone between two looks."""
+    code = (
+        "import subprocess, sys\n"
+        "busy = 'import time\\nwhile time.process_time() < 1: pass'\n"
+        "subprocess.run([sys.executable, '-c', busy], check=True)\n"
+        "open('/dev/shm/rows', 'wb').write(bytes(90 << 20))\n"
+    )
+    running: list[Running] = []
+    meter = UsageMeter(lambda: running[0].pids(), 1, 256 << 20, group=lambda: running[0].group)
+    with docker_mode(tmp_path, make_docker(BASE, shm_size=128 << 20)) as (mode, context):
+        running.append(mode.start(python(code + FOREVER), context))
+        eventually(lambda: "up" in running[0].last_lines(), "its output")
+        used = meter.look()
+        counted = running[0].group.used()
+        running[0].kill()
+        running[0].wait()
+    assert counted.seconds >= 0.9
+    assert counted.seconds <= used.cpu_mean * used.seconds + 0.2
+    assert 90 << 20 <= used.memory == used.memory_peak < 150 << 20
+    assert running[0].group.used() == Used(None, None)
 
 
 def test_its_resources_control_group_and_labels(engine, tmp_path, capfd):

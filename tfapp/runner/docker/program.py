@@ -16,7 +16,7 @@ from tfapp import processes, threads
 from tfapp.contract.exit import SHELL_SIGNAL, Exit
 from tfapp.contract.names import MAX_LAST_LINES
 from tfapp.frozen import frozen
-from tfapp.runner import catcher, exits
+from tfapp.runner import catcher, cgroup, exits
 from tfapp.runner.docker import ownership
 from tfapp.runner.docker.engine import DockerEngine, EngineError, MissingError
 from tfapp.runner.output import LastLines, Redactor, relay
@@ -111,6 +111,7 @@ class DockerProgram:
         self.process = self._find_process()
         self._pids: tuple[int, ...] = (self.pid,) if self.pid else ()
 
+        self.group = cgroup.Group(self.pid, self.container) if self.pid else None
     @property
     def pid(self) -> int:
         """The pid, on this machine, of the container's first process; 0 if it has ended."""
