@@ -65,7 +65,7 @@ def test_the_marker_is_set_before_tests_are_selected(tmp_path):
     assert done.returncode == 0, done.stdout
     assert "= time by part =" in done.stdout
     assert "s  the rest\n" in done.stdout
-    assert " 4 deselected" in done.stdout
+    assert " 5 deselected" in done.stdout
 
 
 def test_the_first_part_is_named_by_the_readme():
