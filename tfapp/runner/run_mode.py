@@ -26,6 +26,7 @@ class Running(Handle, Protocol):
 
     container: str  # Docker's id of its container, "" without
     seconds: float  # how long it ran, once it has ended
+    remains: str  # words on what lives after its end, to be added to those on its end
     group: Group | None  # of its container, where no other is in it
 
     @property
@@ -48,7 +49,9 @@ class Running(Handle, Protocol):
         """Sends SIGKILL to the program and all that it has started; `wait` waits for it."""
 
     def wait(self) -> Exit:
-        """Waits until the program ends by itself or is killed, and all of its kind are gone."""
+        """Waits until the program ends by itself or is killed, and all that it has started too.
+        Afterwards none of them lives, or `remains` names those that do: at SIGKILL a process in
+        uninterruptible sleep ends only when its disk answers, which is not waited for."""
 
     def last_lines(self) -> str:
         """The end of the output so far, without secrets."""

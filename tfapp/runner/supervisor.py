@@ -206,7 +206,7 @@ class Supervisor:
                 meter.last(metrics.LAST_LOOK_LIMIT)
                 self._outputs = self._keep_outputs()
             finally:
-                self._events.put(Ended(exit, self._killed))
+                self._events.put(Ended(exit, self._killed, running.remains))
 
         threads.start_surely("tfapp-program", wait)
         self._watch_progress(running, places)
