@@ -66,7 +66,18 @@ def with_jax(folder: Path) -> Path:
 def with_keras_tuner(folder: Path) -> Path:
     """The Python of an environment with KerasTuner, which is fetched once per machine, and with
     what is installed for this interpreter."""
-    kept = _fetched("keras-tuner", "keras-tuner", "kt-legacy")
+    return _with(folder, _fetched("keras-tuner", "keras-tuner", "kt-legacy"))
+
+
+def with_profile_page(folder: Path) -> Path:
+    """The Python of an environment with the plug-in of the page Profile, which is fetched
+    once per machine, and with what is installed for this interpreter. Without what it needs to read
+    traces from clouds, and to trace by itself."""
+    needs = "gviz-api cheroot jaraco.functools more-itertools etils importlib_resources zipp fire"
+    return _with(folder, _fetched("xprof", "xprof==2.24.*", *needs.split(), "termcolor"))
+
+
+def _with(folder: Path, kept: Path) -> Path:
     version = sysconfig.get_python_version()
     site = make(folder) / "lib" / f"python{version}" / "site-packages"
     (site / "fetched.pth").write_text(f"{kept}\n")

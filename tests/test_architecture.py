@@ -123,7 +123,7 @@ WITHOUT_MODULE: dict[str, str] = {
     "master": "background containers pages store_events store_operations store_ownership "
     "store_transactions store_writing",
     "package": "failure_policy mistakes random_edits slider_samples",
-    "page": "in_a_browser",
+    "page": "in_a_browser profile",
     "program": "trainings",
     "runner": "main_metrics restart",
     "runner/docker": "application call deaths lines lost_engine pull_progress storage tfjob",

@@ -56,7 +56,7 @@ def test_the_marker_is_set_before_tests_are_selected(tmp_path):
     )
     assert "= time by part =" in printed
     assert "s  the rest\n" in printed
-    assert " 4 deselected" in printed
+    assert " 5 deselected" in printed
 
 
 def test_the_first_part_is_named_by_the_readme():

@@ -236,10 +236,15 @@ def task_name(pid: int, task: int) -> str:
 
 def rests(pid: int, task: int) -> bool:
     """Whether a thread waits for something now, and runs no code."""
+    return _task_state(pid, task) == b"S"
+
+
+def _task_state(pid: int, task: int) -> bytes:
+    """One letter, as in ps(1); b"" if the thread has ended."""
     with contextlib.suppress(OSError, ValueError):
         data = (PROC / str(pid) / "task" / str(task) / "stat").read_bytes()
-        return data[data.rindex(b")") + 2 :][:1] == b"S"
-    return False
+        return data[data.rindex(b")") + 2 :][:1]
+    return b""
 
 
 def blocks(pid: int, task: int, number: int) -> bool:
@@ -311,14 +316,15 @@ def open_files(pid: int) -> tuple[int, int]:
     return 0, 0
 
 
-def waits_in_kernel(pid: int) -> str:
-    """The kernel's function in which a process in uninterruptible sleep waits; "" if the kernel
-    does not say."""
-    try:
-        found = (PROC / str(pid) / "wchan").read_text()
-    except OSError:
+def uninterruptible(pid: int, task: int) -> str:
+    """Words on a thread that no signal reaches, with the kernel's function in which it waits where
+    the kernel tells that; "" of others."""
+    if _task_state(pid, task) != b"D":
         return ""
-    return "" if found == "0" else found
+    where = ""
+    with contextlib.suppress(OSError):
+        where = (PROC / str(pid) / "task" / str(task) / "wchan").read_text()
+    return f"state D: it waits for a disk or a file server{f' ({where})' if where > '0' else ''}"
 
 
 def file_at(pid: int, address: int) -> str:
@@ -428,6 +434,12 @@ def stopped(processes: Iterable[Stat]) -> tuple[str, ...]:
         for process in processes
         if process.state == _STOPPED
     )
+
+
+def remains(pids: Iterable[int]) -> str:
+    """What is to be said, after its end, of the processes of a program that live on."""
+    told = [", ".join(filter(None, (f"process {pid}", uninterruptible(pid, pid)))) for pid in pids]
+    return f"; still there after SIGKILL: {'; '.join(told)}" if told else ""
 
 
 def reap(spare: int = 0) -> None:

@@ -12,6 +12,8 @@ import pytest
 
 from tests.end_to_end import trainings
 from tests.end_to_end.command_line import LIMIT, PLAIN_PACKAGE, CommandLine
+from tests.stuck_disk import stuck_disk
+from tests.waiting import wait
 from tfapp.runner import stacks
 
 pytestmark = pytest.mark.slow
@@ -186,3 +188,35 @@ def test_a_full_disk_is_told_with_the_stacks(tmp_path, options, told):
         assert stacks.troubles((), (disk,)) == ()
         fill(disk / "stone", 0) if "size" in options else (disk / "stone").touch()
         assert stacks.troubles((), (disk,)) == (told.format(disk),)
+
+
+WRITES = """
+import os
+file = open(os.environ["ROWS"], "wb", buffering=0)
+print("writes", flush=True)
+while True:
+    file.write(b"x")
+    file.seek(0)
+"""
+
+
+@pytest.mark.weekly
+def test_a_program_that_waits_for_a_disk_cannot_be_killed(tfapp, tmp_path):
+    """It is told where it waits, and that it lives on."""
+    tfapp.program(WRITES)
+    with stuck_disk(tmp_path) as disk:
+        rows = ("--option", "env.ROWS", disk.folder / "rows")
+        limit = ("--option", "site.global.progress.timeout", 10)
+        flags = ("--files", "program.py", *rows, *limit, "--detach", "--wait", LIMIT)
+        tfapp.ok(*CREATE, *flags)
+        wait(lambda: "writes" in tfapp.asks("logs", "app", "worker/0"), "it writes", LIMIT)
+        disk.freeze()
+        assert tfapp("wait", "app").code == 65
+        summary = tfapp.status("app")["status"]["verdict"]["summary"]
+        wait(lambda: len(tfapp.living()) == 1, tfapp.living, LIMIT)
+        (left,) = tfapp.living()
+        disk.thaw()
+        wait(lambda: tfapp.living() == [], "it ends at last", LIMIT)
+    waits = r"state D: it waits for a disk or a file server( \(\w+\))?"
+    assert re.search(rf"; still there after SIGKILL: process {left}, {waits}\. Before", summary)
+    assert re.search(rf"Before its end, worker/0 is in {waits}", summary)

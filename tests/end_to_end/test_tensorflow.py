@@ -151,6 +151,47 @@ model.fit(data, steps_per_epoch=400, verbose=0)  # line 22
 """
 
 
+# Of its peers one never comes to the first call that needs all, and one has ended before.
+LONELY = """
+import os, time
+
+def load():
+    time.sleep(600)  # line 5
+
+if os.environ["TFAPP_INSTANCE"] == "worker/1":
+    load()
+if os.environ["TFAPP_INSTANCE"] == "worker/2":
+    raise SystemExit
+
+import tensorflow as tf
+
+strategy = tf.distribute.MultiWorkerMirroredStrategy()  # line 14
+"""
+
+
+@pytest.mark.weekly
+def test_peers_that_have_not_come_are_named(tfapp):
+    tfapp.program(LONELY, "lonely.py")
+    flags = ("-w", 3, "--name", "lonely", "--retries", 0, "--detach", "--wait", LIMIT)
+    tfapp.ok("run", "lonely.py", *flags, "--option", "site.global.progress.timeout", 60)
+    places = {"worker/0": "<module> at lonely.py:14", "worker/1": "load at lonely.py:5"}
+
+    def told() -> tuple[dict[str, str], list[str]]:
+        found = json.loads(tfapp.asks("stacks", "lonely", "--format", "json"))
+        groups = found["groups"]
+        return {n: g["place"] for g in groups for n in g["instances"]}, found["ended"]
+
+    wait(lambda: told() == (places, ["worker/2 has ended: exit code 0"]), told, LIMIT)
+    tfapp("wait", "lonely")
+    verdict = tfapp.status("lonely")["status"]["verdict"]
+    assert (verdict["exit_code"], verdict["cause"]["exit"]["reason"]) == (65, "hang")
+    said = verdict["summary"].partition("Before its end, ")[2]
+    for name, place in places.items():
+        assert f"{name} is in {place}" in said
+    assert "worker/2 (exit code 0) has ended before" in said
+    assert tfapp.living() == []
+
+
 def test_a_hang_says_who_it_is_that_all_wait_for(tfapp):
     """Both workers are silent; `tfapp stacks` and the verdict tell them apart."""
     tfapp.program(HANGS, "hang.py")

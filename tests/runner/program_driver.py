@@ -1,6 +1,7 @@
 """Run as a program: starts a program as a runner does, and tells how it ended.
 
-    python program_driver.py '{"argv": [...], "env": {...}, "cwd": "...", "redact": [...]}'
+    python program_driver.py '{"argv": [...], "env": {...}, "cwd": "...", "redact": [...],
+        "kill_limit": 0.5}'
 
 A subreaper of its own, so that a test's processes are never mixed up with pytest's. Prints
 "started PID", then after each line it reads ("kill", "signal N", "wait") one line of JSON.
@@ -22,6 +23,7 @@ from tfapp.runner.program import RunningProgram, StartError
 def main() -> None:
     asked = json.loads(sys.argv[1])
     processes.adopt_orphans()
+    processes.KILL_LIMIT = asked.get("kill_limit", processes.KILL_LIMIT)
     sink = os.open(asked["log"], os.O_WRONLY | os.O_CREAT)
     try:
         program = RunningProgram(
@@ -49,6 +51,7 @@ def main() -> None:
             "exit": dataclasses.asdict(program.exit),
             "last": program.last_lines(),
             "running": program.running(),
+            "remains": program.remains,
             "left": [process.pid for process in processes.left_behind()],
         }
         print(json.dumps(told), flush=True)

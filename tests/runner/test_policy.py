@@ -1,5 +1,7 @@
 """The runner's decisions as histories: events and times in, actions out."""
 
+import dataclasses
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,6 +45,11 @@ REFUSED = Exit(None, None, "start", "TensorFlow is not installed")
 HANGS = Exit(None, None, "hang", "process 7 was stopped")
 FIRST = Attempt(1)
 GANG = 600.0
+LEFT = "; still there after SIGKILL: process 7"
+
+
+def left(exit: Exit) -> Exit:
+    return dataclasses.replace(exit, text=exit.text + LEFT)
 
 
 def formed(generation: int, held: tuple[str, ...] = ()) -> ClusterFormed:
@@ -151,6 +158,12 @@ STARTED = [Register(1), Choose(Cluster(1, ())), Launch(PROGRAM)]
             [*STARTED, Kill(), Report(1, HANGS, False)],
             policy.REPORTED,
             id="ends a program that hangs when the stacks are told",
+        ),
+        pytest.param(
+            (*RUNNING, 100, Hangs(FIRST, HANGS), StacksOver(), Ended(KILLED, True, LEFT)),
+            [*STARTED, Kill(), Report(1, left(HANGS), False)],
+            policy.REPORTED,
+            id="a program that hangs cannot be killed",
         ),
         pytest.param(
             (*RUNNING, 100, Hangs(FIRST, HANGS), 105, Tick(), Tick(), Ended(KILLED, True)),
@@ -275,6 +288,11 @@ def test_one_generation(history, actions, phase):
             (*RUNNING, 100, ordered("stop"), 130, Tick(), Tick(), Ended(KILLED)),
             [*STARTED, Stop(), Kill(), Report(1, KILLED, True)],
             id="is killed when the grace is over",
+        ),
+        pytest.param(
+            (*RUNNING, 100, ordered("stop"), 130, Tick(), Ended(KILLED, True, LEFT)),
+            [*STARTED, Stop(), Kill(), Report(1, left(KILLED), True)],
+            id="cannot be killed",
         ),
         pytest.param(
             (*RUNNING, ordered("stop", grace=0)), [*STARTED, Kill()], id="is killed without grace"

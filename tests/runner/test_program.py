@@ -2,12 +2,15 @@
 
 import json
 import os
+import re
 import signal
 import sys
 
 import pytest
 
 from tests.runner.driving import Driver, alive, eventually
+from tests.stuck_disk import stuck_disk
+from tfapp import processes
 
 # Forks twice, as daemons do: the grandchild has no parent left, a session of its own, and
 # ignores what asks it to end.
@@ -53,6 +56,7 @@ def test_output_and_exit_code_are_told(drive):
         "exit": {"code": 3, "signal": None, "reason": "exit", "text": "exit code 3", "missed": ""},
         "last": "out\nerr" if driver.log.read_text().startswith("out") else "err\nout",
         "running": False,
+        "remains": "",
         "left": [],
     }
     assert sorted(driver.log.read_text().splitlines()) == ["err", "out"]
@@ -123,6 +127,31 @@ def test_a_killed_program_dies_with_all_it_has_started(drive):
     daemon = int(driver.log.read_text().split()[1])
     told = driver.tell("kill")
     assert (told["exit"]["signal"], told["left"], alive(daemon)) == (9, [], False)
+
+
+def test_a_program_that_cannot_be_killed_is_named(drive, tmp_path):
+    """It waits for a disk that does not answer."""
+    code = (
+        "import sys\n"
+        "file = open(sys.argv[1], 'wb', buffering=0)\n"
+        "print('writes', flush=True)\n"
+        "while True: file.write(b'x'); file.seek(0)"
+    )
+    with stuck_disk(tmp_path) as disk:
+        driver = drive(*python(code), str(disk.folder / "rows"), kill_limit=0.5)
+        driver.logged("writes")
+        disk.freeze()
+        eventually(lambda: processes.stat(driver.pid).state == "D", "it waits")
+        told = driver.tell("kill")
+        disk.thaw()
+        eventually(lambda: not alive(driver.pid), "it ends at last")
+    assert (told["exit"]["text"], told["running"]) == ("killed by SIGKILL (9)", False)
+    assert told["left"] == [driver.pid]
+    assert re.fullmatch(
+        f"; still there after SIGKILL: process {driver.pid}, "
+        r"state D: it waits for a disk or a file server( \(\w+\))?",
+        told["remains"],
+    )
 
 
 def test_a_program_dies_with_its_runner(drive):

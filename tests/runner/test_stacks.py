@@ -1,6 +1,7 @@
 """The stacks of real programs: which are asked, what they say, and that none is harmed."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def start(tmp_path):
             assert found[-1].stdout.readline() == "ready\n"
             # It is in `load` a moment later.
             if "while True" not in load:
-                eventually(lambda: processes.stat(found[-1].pid).state == "S", "it sleeps")
+                eventually(lambda: processes.stat(found[-1].pid).state in "SD", "it sleeps")
         return found[-1]
 
     yield start
@@ -168,6 +169,38 @@ def test_a_program_that_was_stopped_is_not_waited_for(start, tmp_path):
     (found,), _ = take(tmp_path, program.pid)
     assert time.monotonic() - before < 1
     assert (found.place, found.threads) == ("stopped (SIGSTOP)", ())
+
+
+# As vfork does, it waits until its child has opened its files, and takes no signal meanwhile.
+IN_STATE_D = (
+    "os.posix_spawn('/bin/true', ['true'], {{}}, "
+    "file_actions=[(os.POSIX_SPAWN_OPEN, 0, {pipe!r}, os.O_RDONLY, 0)])"
+)
+STATE_D = r"state D: it waits for a disk or a file server( \(\w+\))?"
+
+
+def test_a_program_that_no_signal_reaches_says_what_it_waits_for(start, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    program = start(load=IN_STATE_D.format(pipe=str(pipe)))
+    eventually(lambda: processes.stat(program.pid).state == "D", "it waits")
+    (found,), why = take(tmp_path, program.pid)
+    assert re.fullmatch(STATE_D, found.place)
+    told = "it does not run, and answers nobody"
+    assert (found.threads, found.why, why) == ((), told, "")
+
+
+def test_a_thread_that_no_signal_reaches_is_told_with_the_others(start, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    waits = IN_STATE_D.format(pipe=str(pipe))
+    program = start(f"threading.Thread(target=lambda: {waits}).start(); time.sleep(600)")
+
+    def told() -> bool:
+        (found,), _ = take(tmp_path, program.pid)
+        return re.fullmatch(rf"\w+ at train.py:4, a thread is in {STATE_D}", found.place)
+
+    eventually(told, "a thread in state D")
 
 
 def test_a_program_that_does_not_take_the_signal_is_waited_for_shortly(start, tmp_path):

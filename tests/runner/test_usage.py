@@ -11,6 +11,7 @@ import pytest
 
 from tests.waiting import wait
 from tfapp import processes
+from tfapp.runner.cgroup import Used
 from tfapp.runner.gpu_usage import GpuMeter
 from tfapp.runner.usage import UsageMeter
 
@@ -101,6 +102,63 @@ def test_the_time_of_a_child_that_has_ended_counts_once(start):
     clock.now += 9.0
     used = meter.look()
     assert 0.1 <= used.cpu_mean <= 0.16  # 1 s of 10, and the starts of two Pythons
+
+
+def test_the_bytes_of_a_child_that_has_ended_count_once(start):
+    """The kernel adds them to those of its parent, which has waited for it."""
+    child = (
+        "import sys; zero = open('/dev/zero', 'rb', buffering=0)\n"
+        f"open('/dev/null', 'wb', buffering=0).write(zero.read({40 * MIB}))\n"
+        "print('moved', flush=True); sys.stdin.read(1)"
+    )
+    more = (
+        f"child = subprocess.Popen([sys.executable, '-c', {child!r}], stdin=subprocess.PIPE)\n"
+        "sys.stdin.readline(); child.communicate()"
+    )
+    process = start(more=more)
+    assert process.stdout.readline() == "moved\n"
+    meter = UsageMeter(lambda: [one.pid for one in processes.tree(process.pid)], 1, 0)
+    before = meter.look()
+    assert 40 * MIB <= before.written <= before.read < 50 * MIB
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "ready\n"
+    after = meter.look()
+    assert 40 * MIB <= after.written <= after.read < 50 * MIB
+
+
+class PlayedGroup:
+    """A control group that says what it is told to."""
+
+    def __init__(self, seconds: float | None, memory: int | None):
+        self.now = Used(seconds, memory)
+
+    def used(self) -> Used:
+        return self.now
+
+
+def test_a_container_counts_what_processes_do_not(start):
+    """Shared memory, and the time of processes that have come and gone between two looks."""
+    clock, process = Clock(), start()
+    assert process.stdout.readline() == "ready\n"
+    groups: list[PlayedGroup | None] = [None]
+    meter = UsageMeter(lambda: (process.pid,), 4, 0, clock=clock, group=lambda: groups[0])
+    clock.now += 1.0
+    assert meter.look().memory < 60 * MIB
+    groups[0] = PlayedGroup(3.0, 900 * MIB)
+    clock.now += 1.0
+    used = meter.look()
+    assert (used.memory, used.memory_peak) == (900 * MIB, 900 * MIB)
+    assert used.cpu_mean == 1.5  # 3 s of 2
+    groups[0].now = Used(7.0, 100 * MIB)
+    clock.now += 2.0
+    used = meter.look()
+    assert (used.memory, used.memory_peak) == (100 * MIB, 900 * MIB)
+    assert (used.cpu, used.cpu_mean) == (2.0, 1.75)
+    groups[0].now = Used(None, None)  # nothing is told: its processes count
+    clock.now += 1.0
+    used = meter.look()
+    assert (used.memory < 60 * MIB, used.cpu <= 0.05, used.cpu_mean) == (True, True, 1.4)
 
 
 def test_what_has_ended_uses_nothing():

@@ -13,8 +13,9 @@ NAME_PATTERN = re.compile(rf"[a-z][a-z0-9_-]{{0,{MAX_NAME - 1}}}\Z")  # of an ap
 
 # ---- What a component is in its application ---------------------------------------------------
 
+CLUSTER_ROLES = ("chief", "worker", "ps")  # of those that train together
 DATA_ROLES = ("dispatcher", "dataworker")  # of tf.data service
-ROLES = ("chief", "worker", "ps", "evaluator", "tensorboard", *DATA_ROLES, "other")
+ROLES = (*CLUSTER_ROLES, "evaluator", "tensorboard", *DATA_ROLES, "other")
 # Programs of these roles never end by themselves: they are stopped when the others are done.
 SERVICE_ROLES = ("ps", "tensorboard", *DATA_ROLES, "other")
 _UNTRAINED_ROLES = ("ps", "evaluator", "tensorboard", *DATA_ROLES)

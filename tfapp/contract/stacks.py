@@ -209,14 +209,16 @@ class Group(Coded):
 @frozen
 class Stacks:
     """The stacks of the programs of an application. `missing`: the instances that have not
-    answered. As a text: "7 of 8 are in fit at train.py:41; worker/3 is in load at data.py:12"."""
+    answered. `ended`: sentences on the peers that have ended, for which others may wait. As a text:
+    "7 of 8 are in fit at train.py:41; worker/3 is in load at data.py:12"."""
 
     groups: tuple[Group, ...]
     instances: tuple[InstanceStacks, ...]
     missing: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return in_words(self.groups)
+        return "; ".join(filter(None, (in_words(self.groups), *self.ended[:MAX_NAMED])))
 
 
 def grouped(places: Iterable[tuple[str, str]]) -> tuple[Group, ...]:

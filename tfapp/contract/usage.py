@@ -10,8 +10,9 @@ _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 @frozen
 class Usage(Coded):
-    """The use of one instance's program with all its processes. Memory: bytes that they share with
-    no file. Peaks and means: of the looks at it since its start, one at each heartbeat."""
+    """The use of one instance's program with all its processes, or of its container where that has
+    a control group for itself. Memory: bytes that they share with no file, of a container with
+    shared memory. Peaks and means: of the looks at it since its start, one at each heartbeat."""
 
     seconds: float  # for which it was looked at
     cpu: float | None  # processors, on average since the look before; None: not known yet

@@ -29,6 +29,7 @@ from tfapp.contract.channel import (
 from tfapp.contract.encoding import encode
 from tfapp.contract.messages import FlexReply, FlexRequest
 from tfapp.contract.names import (
+    CLUSTER_ROLES,
     FLEXED_PREFIX,
     KEY_EXEC,
     KEY_FEED,
@@ -103,7 +104,9 @@ def stacks(engine: Engine, name: str, which: str = "", limit: float = ASK_LIMIT)
     told = _told(engine, name, KEY_STACKS, request, STACKS_PREFIX, InstanceStacks, waiting, limit)
     instances = tuple(told[i] for i in waiting if i in told)
     missing = tuple(i for i in waiting if i not in told)
-    return Stacks(grouped((i.instance, i.place) for i in instances), instances, missing)
+    peers = (i for i in engine.find(name).status.instances if i.role in CLUSTER_ROLES)
+    ended = tuple(f"{i.instance} has ended: {i.exit.text}" for i in peers if i.exit)
+    return Stacks(grouped((i.instance, i.place) for i in instances), instances, missing, ended)
 
 
 def profile(

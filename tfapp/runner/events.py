@@ -86,10 +86,12 @@ class StacksOver:
 
 @frozen
 class Ended:
-    """The program and all processes that it started have ended. `killed`: this runner killed it."""
+    """The program and all processes that it started have ended. `killed`: this runner killed it.
+    `remains`: see Running.remains."""
 
     exit: Exit
     killed: bool = False
+    remains: str = ""
 
 
 @frozen

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 from tfapp.contract.exit import SHELL_SIGNAL, Exit
+from tfapp.runner import cgroup
 
 
 def decode(returncode: int, out_of_memory: bool | None = False, limit: str = "") -> Exit:
@@ -49,47 +49,23 @@ class MemoryKills:
     def __init__(self, container: str, alone: bool = False, root: Path = Path("/")):
         self._before = 0
         self._own = False
-        self._file: Path | None = None
-        for group, file in _counters(root):
-            count = _count(file)
+        self._folder: Path | None = None
+        for group, folder in cgroup.folders("memory", root=root):
+            count = _count(folder)
             if count is not None:
-                self._before, self._file = count, file
+                self._before, self._folder = count, folder
                 self._own = alone or (bool(container) and container in group.split("/"))
                 return
 
     def happened(self) -> bool | None:
         """Whether a process of this container was killed. None when one was killed in a cgroup that
         other containers share."""
-        if self._file is None or (_count(self._file) or 0) <= self._before:
+        if self._folder is None or (_count(self._folder) or 0) <= self._before:
             return False
         return True if self._own else None
 
 
-def _counters(root: Path) -> Iterator[tuple[str, Path]]:
-    """The cgroups of this process that may have counters, and the files of these."""
-    try:
-        groups = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return
-    for line in groups:
-        _, controllers, group = line.split(":", 2)
-        if not controllers:  # version 2
-            yield group, root / "sys/fs/cgroup" / group.lstrip("/") / "memory.events"
-        elif controllers == "memory":
-            mounted = root / "sys/fs/cgroup/memory"
-            yield group, mounted / group.lstrip("/") / "memory.oom_control"
-            # In a container without a cgroup namespace its group is named as the host does, and
-            # mounted as if it were the first.
-            yield group, mounted / "memory.oom_control"
-
-
-def _count(file: Path) -> int | None:
-    try:
-        lines = file.read_text().splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        name, _, value = line.partition(" ")
-        if name == "oom_kill" and value.isdigit():
-            return int(value)
-    return None
+def _count(folder: Path) -> int | None:
+    """Of version 2, or of version 1."""
+    found = cgroup.count(folder / "memory.events", "oom_kill")
+    return cgroup.count(folder / "memory.oom_control", "oom_kill") if found is None else found

@@ -20,6 +20,7 @@ from tfapp.contract.metrics import Measure, Point
 from tfapp.contract.usage import Usage
 from tfapp.course import MAX_CURVES, MAX_POINTS, Course
 from tfapp.frozen import frozen
+from tfapp.runner.cgroup import Group
 from tfapp.runner.open_event_files import OpenEventFiles
 from tfapp.runner.usage import UsageMeter
 
@@ -64,7 +65,8 @@ class Meter:
     """The metrics of one program, and what it uses of its machine. `file`: the file that it reports
     to; content from before is an older program's and is ignored. `pids`: the processes of the
     program. `private`: a folder that no other program writes to. `vcores`, `memory` (bytes) and
-    `gpus`: what its container has asked for. `look` may be called by several threads."""
+    `gpus`: what its container has asked for. `group`: see UsageMeter. `look` may be called by
+    several threads."""
 
     def __init__(
         self,
@@ -75,8 +77,9 @@ class Meter:
         vcores: int = 1,
         memory: int = 0,
         gpus: int = 0,
+        group: Callable[[], Group | None] = lambda: None,
     ):
-        self._usage = UsageMeter(pids, vcores, memory, gpus)
+        self._usage = UsageMeter(pids, vcores, memory, gpus, group=group)
         self._file = ReportFile(file)
         self._events = OpenEventFiles(pids)
         self._speed = Speed()

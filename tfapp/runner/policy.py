@@ -310,7 +310,8 @@ def _ended(state: RunnerState, event: events.Ended, now: float) -> Decision:
     be the reason for that generation."""
     by_itself = state.verdict is not None or not (event.killed or state.stop)
     exit = state.verdict or event.exit
-    after, actions = _over(state, event.exit, now)
+    exit = dataclasses.replace(exit, text=exit.text + event.remains)
+    after, actions = _over(state, exit, now)
     if state.phase == REPLACED and by_itself:
         actions = (events.Report(state.generation, exit, False, state.attempt), *actions)
     return after, actions
@@ -321,7 +322,7 @@ def _over(state: RunnerState, exit: Exit, now: float) -> Decision:
         return state, ()
     if state.wanted > state.generation:
         return _answer(state, now)
-    return _report(state, state.verdict or exit, now)
+    return _report(state, exit, now)
 
 
 def _report(state: RunnerState, exit: Exit, now: float) -> Decision:

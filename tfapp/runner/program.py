@@ -4,6 +4,7 @@ started."""
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ from pathlib import Path
 from tfapp import processes, threads
 from tfapp.contract.exit import Exit
 from tfapp.contract.names import ENV_OWN_CGROUP, MAX_LAST_LINES
-from tfapp.runner import catcher, exits
+from tfapp.runner import catcher, cgroup, exits
 from tfapp.runner.output import LastLines, Redactor, pump
 
 _ENDINGS = (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED)
@@ -48,9 +49,9 @@ class RunningProgram:
         self._clock = clock
         self._apart = apart
         self._limit = env.get(ENV_OWN_CGROUP, "")
-        self._memory_kills = exits.MemoryKills(
-            env.get("CONTAINER_ID", ""), alone=ENV_OWN_CGROUP in env
-        )
+        alone = ENV_OWN_CGROUP in env
+        self._memory_kills = exits.MemoryKills(env.get("CONTAINER_ID", ""), alone)
+        self.group = cgroup.Group() if alone else None
         self._last = LastLines(MAX_LAST_LINES)
         self._signals = threading.Lock()  # between a signal and the reaping of its target
         argv = tuple(argv)
@@ -70,6 +71,9 @@ class RunningProgram:
         self.started = clock()
         self.seconds = 0.0  # how long it ran, once it has ended
         self.exit: Exit | None = None  # once it has ended
+        self.remains = ""
+        self._over = threading.Event()  # it has ended, or cannot be killed
+        self._call_off: Callable[[], None] | None = None  # the second of them
         redactor = Redactor(redact)
         pumped = (source, sink, redactor, self._last)
         self._pump = threads.start_surely("tfapp-output", _pump_and_close, *pumped)
@@ -84,9 +88,7 @@ class RunningProgram:
 
     def running(self) -> bool:
         with self._signals:
-            if self._process.returncode is not None:
-                return False
-            return not self._ended(os.WNOHANG)
+            return self._is_child() and not self._ended(os.WNOHANG)
 
     def stopped(self) -> tuple[str, ...]:
         found = processes.left_behind(apart=self._apart())
@@ -98,31 +100,53 @@ class RunningProgram:
 
     def signal(self, number: int) -> str:
         with self._signals:
-            process = processes.identify(self.pid) if self._process.returncode is None else None
+            process = processes.identify(self.pid) if self._is_child() else None
             return catcher.send(process, number) if process is not None else ""
 
     def catches(self, number: int) -> bool:
         with self._signals:
-            return self._process.returncode is None and processes.catches(self.pid, number)
+            return self._is_child() and processes.catches(self.pid, number)
 
     def kill(self) -> None:
         processes.kill_left_behind(0, spare=self.pid)
+        if self._call_off is None:
+            limit = processes.KILL_LIMIT
+            self._call_off = threads.after(limit, "tfapp-alarm", self._over.set)
 
     def wait(self) -> Exit:
-        """Waits until the program ends by itself or is killed, then ends the processes that it
-        leaves behind. Afterwards none of them lives, or the result names those that do."""
-        # Not reaped yet, so that its number is nobody else's while signals are sent.
-        while not self._ended():
-            time.sleep(_TRACED)
+        """See Running.wait."""
+        threads.start_surely("tfapp-end", self._await_end)
+        self._over.wait()
+        if self._call_off is not None:
+            self._call_off()
         self.seconds = self._clock() - self.started
-        with self._signals:
-            returncode = self._process.wait()
-        survivors = processes.kill_left_behind(processes.KILL_LIMIT, clock=self._clock)
+        if self.running():
+            survivors = processes.kill_left_behind(0, spare=self.pid)
+            decoded = exits.decode(-signal.SIGKILL)
+        else:
+            with self._signals:
+                returncode = self._process.wait()
+            survivors = processes.kill_left_behind(processes.KILL_LIMIT, clock=self._clock)
+            decoded = exits.decode(returncode, self._memory_kills.happened(), self._limit)
         if not survivors:
             self._pump.join(processes.KILL_LIMIT)
-        decoded = exits.decode(returncode, self._memory_kills.happened(), self._limit)
-        self.exit = _with_survivors(decoded, survivors)
-        return self.exit
+        self.remains = processes.remains(survivors)
+        self.exit = decoded
+        return decoded
+
+    def _await_end(self) -> None:
+        # Not reaped yet, so that its number is nobody else's while signals are sent.
+        try:
+            while not self._ended():
+                time.sleep(_TRACED)
+        except ChildProcessError:  # it could not be killed, has ended at last, and was reaped
+            pass
+        finally:
+            self._over.set()
+
+    def _is_child(self) -> bool:
+        """Whether nobody has waited for it yet."""
+        return self._process.returncode is None and self.exit is None
 
     def _ended(self, option: int = 0) -> bool:
         """Whether the program has ended. Without WNOHANG waits until it has, or is traced (see
@@ -174,11 +198,3 @@ def _pump_and_close(source: int, sink: int, redactor: Redactor, last: LastLines)
         while os.read(source, 1 << 16):
             pass
         os.close(source)
-
-
-def _with_survivors(decoded: Exit, survivors: tuple[int, ...]) -> Exit:
-    if not survivors:
-        return decoded
-    numbers = ", ".join(map(str, survivors))
-    text = f"{decoded.text}; still there after SIGKILL: process {numbers}"
-    return Exit(decoded.code, decoded.signal, decoded.reason, text)

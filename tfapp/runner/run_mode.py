@@ -13,6 +13,7 @@ from tfapp import processes
 from tfapp.contract.exit import Exit
 from tfapp.contract.names import ENV_IMAGE_DIR, ENV_SESSION
 from tfapp.contract.sessions import Welcome
+from tfapp.runner.cgroup import Group
 from tfapp.runner.container import Container
 from tfapp.runner.program import RunningProgram, StartError
 from tfapp.runner.sessions import Sessions, kill_marked
@@ -25,6 +26,8 @@ class Running(Handle, Protocol):
 
     container: str  # Docker's id of its container, "" without
     seconds: float  # how long it ran, once it has ended
+    remains: str  # words on what lives after its end, to be added to those on its end
+    group: Group | None  # of its container, where no other is in it
 
     @property
     def alive(self) -> bool:
@@ -46,7 +49,9 @@ class Running(Handle, Protocol):
         """Sends SIGKILL to the program and all that it has started; `wait` waits for it."""
 
     def wait(self) -> Exit:
-        """Waits until the program ends by itself or is killed, and all of its kind are gone."""
+        """Waits until the program ends by itself or is killed, and all that it has started too.
+        Afterwards none of them lives, or `remains` names those that do: at SIGKILL a process in
+        uninterruptible sleep ends only when its disk answers, which is not waited for."""
 
     def last_lines(self) -> str:
         """The end of the output so far, without secrets."""

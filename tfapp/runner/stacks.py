@@ -103,8 +103,9 @@ class Taker:
             "command": self._hide(self._shortly(" ".join(processes.command(process.pid)[:8]))),
             "state": _state(process.pid, state),
         }
-        if state in "DTt":
+        if known["state"]:
             return ProcessStacks(**known, why="it does not run, and answers nobody")
+        held = _held(process.pid, processes.tasks(process.pid)[:_MOST_THREADS])
         reasons = []
         for by in (_HANDLER, _PY_SPY) if quickly else (_PY_SPY, _HANDLER):
             try:
@@ -118,6 +119,12 @@ class Taker:
                 continue
             if by == _HANDLER and found[0].name:
                 known["state"] = "its main thread never rests"
+            # Those that were held up before the others were asked, and still are.
+            held = _held(process.pid, held)
+            if held:
+                who = "a thread is" if len(held) == 1 else f"{len(held)} threads are"
+                words = f"{who} in {next(iter(held.values()))}"
+                known["state"] = ", ".join(filter(None, (known["state"], words)))
             return ProcessStacks(**known, by=by, why="; ".join(reasons), threads=self._told(found))
         return ProcessStacks(**known, why=self._hide("; ".join(reasons)))
 
@@ -217,10 +224,14 @@ def _memory_file(pid: int) -> Path | None:
 
 
 def _state(pid: int, state: str) -> str:
-    if state == "D":
-        where = processes.waits_in_kernel(pid)
-        return f"state D: it waits for a disk or a file server{where and f' ({where})'}"
-    return {"T": "stopped (SIGSTOP)", "t": "stopped by a debugger"}.get(state, "")
+    stopped = {"T": "stopped (SIGSTOP)", "t": "stopped by a debugger"}.get(state, "")
+    return stopped or processes.uninterruptible(pid, pid)
+
+
+def _held(pid: int, among: Iterable[int]) -> dict[int, str]:
+    """Words on the threads that no signal reaches, but for the main thread."""
+    found = {task: processes.uninterruptible(pid, task) for task in among if task != pid}
+    return {task: words for task, words in found.items() if words}
 
 
 def _answer(

@@ -174,6 +174,7 @@ class Supervisor:
             vcores=asked.vcores,
             memory=asked.memory << 20,
             gpus=asked.gpus,
+            group=lambda: running.group,
         )
         try:
             cluster = contexts.cluster_json(context.generation, context.members)
@@ -205,7 +206,7 @@ class Supervisor:
                 meter.last(metrics.LAST_LOOK_LIMIT)
                 self._outputs = self._keep_outputs()
             finally:
-                self._events.put(Ended(exit, self._killed))
+                self._events.put(Ended(exit, self._killed, running.remains))
 
         threads.start_surely("tfapp-program", wait)
         self._watch_progress(running, places)

@@ -13,9 +13,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from tfapp.contract.messages import Member
+from tfapp.contract.names import CLUSTER_ROLES
 from tfapp.script import ScriptError
 
-CLUSTER_ROLES = ("chief", "worker", "ps")
 TASK_ROLES = (*CLUSTER_ROLES, "evaluator")
 # The variables in which gRPC looks for a proxy. It knows none in capitals.
 GRPC_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")

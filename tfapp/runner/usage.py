@@ -9,6 +9,7 @@ from typing import Any
 
 from tfapp import processes
 from tfapp.contract.usage import Usage
+from tfapp.runner import cgroup
 from tfapp.runner.gpu_usage import GpuMeter
 
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -16,7 +17,8 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 class UsageMeter:
     """The use of one program, since it was made. `pids`: the processes of the program. `vcores`,
-    `memory` (bytes) and `gpus`: what its container has asked for."""
+    `memory` (bytes) and `gpus`: what its container has asked for. `group`: the control group of its
+    container, None where that is not for it alone."""
 
     def __init__(
         self,
@@ -25,14 +27,17 @@ class UsageMeter:
         memory: int,
         gpus: int = 0,
         clock: Callable[[], float] = time.monotonic,
+        group: Callable[[], cgroup.Group | None] = lambda: None,
     ):
+        self._group = group
         self._pids, self._vcores, self._limit, self._clock = pids, vcores, memory, clock
         self._gpus, self._devices = gpus, GpuMeter(os.environ) if gpus else None
         self._gpu_looks: list[float] = [0, 0.0]  # how many, and the sum of what was busy
         self._gpu_peak = 0
         self._began = self._looked = clock()
         self._seen: dict[tuple[int, int], processes.Used] = {}  # by pid and start
-        self._ticks = self._read = self._written = self._peak = 0
+        self._spent = 0.0  # seconds of processors
+        self._read = self._written = self._peak = 0
 
     def look(self) -> Usage | None:
         """The use up to now; None where no process can be looked at."""
@@ -47,19 +52,25 @@ class UsageMeter:
             ticks += used.ticks - last.ticks
             read += max(used.read - last.read, 0)
             written += max(used.written - last.written, 0)
-        # The time of a child that has ended comes to its parent, which had counted none of it.
-        ticks -= sum(used.ticks for one, used in before.items() if one not in found)
-        ticks = max(ticks, 0)
-        self._ticks, self._read = self._ticks + ticks, self._read + read
-        self._written += written
-        memory = sum(used.memory for used in found.values())
+        # What a child has used that has ended comes to its parent, which had counted none of it.
+        for used in (used for one, used in before.items() if one not in found):
+            ticks, read, written = ticks - used.ticks, read - used.read, written - used.written
+        self._read, self._written = self._read + max(read, 0), self._written + max(written, 0)
+        spent, memory = max(ticks, 0) / _TICK, sum(used.memory for used in found.values())
+        group = self._group()
+        if group is not None:
+            counted = group.used()
+            memory = memory if counted.memory is None else counted.memory
+            if counted.seconds is not None:
+                spent = max(counted.seconds - self._spent, 0.0)
+        self._spent += spent
         self._peak = max(self._peak, memory)
         seconds, since = now - self._began, now - self._looked
         self._looked, self._seen = now, found
         return Usage(
             seconds=round(seconds, 1),
-            cpu=round(ticks / _TICK / since, 2) if since > 0 else None,
-            cpu_mean=round(self._ticks / _TICK / seconds, 2) if seconds > 0 else None,
+            cpu=round(spent / since, 2) if since > 0 else None,
+            cpu_mean=round(self._spent / seconds, 2) if seconds > 0 else None,
             vcores=self._vcores,
             memory=memory,
             memory_peak=self._peak,

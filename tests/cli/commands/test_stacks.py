@@ -6,6 +6,7 @@ from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, PlayedEngine, instance, status
 from tests.cli.played_runners import PlayedRunners
 from tfapp.contract import stacks as contract
+from tfapp.contract.exit import Exit
 from tfapp.engines import control
 
 NAMES = ("worker/0", "worker/1", "worker/2", "ps/0")
@@ -45,6 +46,18 @@ def test_equal_places_are_told_together_with_the_frames_of_the_first(ask):
     code, a_shell, asked = ask({"worker/0": 41, "worker/1": 12, "worker/2": 41, "ps/0": 0})
     assert (code, asked) == (0, [()])
     assert a_shell.out.text == ALL
+
+
+def test_peers_that_have_ended_are_named(ask):
+    """The others may wait for them."""
+    over = instance("worker/1", "SUCCEEDED", exit=Exit(0, None, "exit", "exit code 0"))
+    board = instance("tensorboard/0", "FAILED", exit=Exit(1, None, "exit", "exit code 1"))
+    runs = status("RUNNING", instance("worker/0", "RUNNING"), over, board)
+    code, a_shell, _ = ask({"worker/0": 41}, history=runs)
+    assert code == 0
+    assert a_shell.out.text.endswith(
+        "      load at data.py:41\n\nworker/1 has ended: exit code 0\n"
+    )
 
 
 def test_a_component_or_an_instance_is_asked_alone(ask):

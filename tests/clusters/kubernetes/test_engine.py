@@ -259,6 +259,24 @@ def test_the_master_is_killed(tfapp, namespace):
 
 
 @pytest.mark.weekly
+def test_what_a_pod_uses_is_counted_by_its_control_group(tfapp):
+    """With shared memory, which its processes do not show."""
+    rows = "open('/dev/shm/rows', 'wb').write(bytes(50 << 20))\n"
+    tfapp.run(tfapp.program(rows + programs.GOES_ON), "counted", "-w", 1)
+
+    def memory() -> int:
+        (worker,) = tfapp.status("counted")["status"]["instances"]
+        return worker["usage"]["memory"] if worker["usage"] else 0
+
+    wait_for(lambda: memory() > 50 << 20, "its memory")
+    usage = tfapp.status("counted")["status"]["instances"][0]["usage"]
+    assert usage["memory"] < 150 << 20
+    assert 0 < usage["cpu_mean"] <= 1
+    tfapp.ok("stop", "counted")
+    tfapp.ok("destroy", "counted")
+
+
+@pytest.mark.weekly
 def test_the_coordinator_is_killed(tfapp):
     """Another one goes on with the same pods, and nothing is charged."""
     tfapp.run(tfapp.program(programs.GOES_ON), "unled", "-w", 1)

@@ -42,6 +42,21 @@ def test_a_cause_carries_everything_known():
     }
 
 
+def test_a_program_that_is_not_seen_to_end_is_told():
+    """It waits for a disk that does not answer, such as that of a file server."""
+    state = World(job("worker=1 ps=1")).play("1 all answer").state
+    state, _ = step(state, events.StopRequested(2.0, "enough"))
+    state, _ = step(state, events.Tick(3.0))
+    assert {i.stage for i in state.instances.values()} == {Stage.STOPPING}
+    state, _ = step(state, events.Exited(4.0, report("ps/0", 1)))
+    for time in range(5, 60):
+        beat = Beat(1, time, "stopping", container="worker_0")
+        state, _ = step(state, events.Beaten(float(time), "worker/0", beat))
+        state, _ = step(state, events.Tick(float(time)))
+    ends = {i.id: i.exit.text for i in state.instances.values() if i.exit is not None}
+    assert ends == {"worker/0": "not seen to end 10 s after its grace", "ps/0": "exit code 1"}
+
+
 def report(instance: str, generation: int) -> ExitReport:
     exit = Exit(1, None, "exit", "exit code 1")
     return ExitReport(generation, instance, instance.replace("/", "_"), "h", exit, False, "", 1.0)

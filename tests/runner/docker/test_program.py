@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import signal
 import socket
 import threading
@@ -18,16 +19,20 @@ from tests.runner.docker.engine import BASE, EMPTY
 from tests.runner.docker.instances import LIMIT, docker_mode, eventually, labels
 from tests.runner.event_writer import event, record, simple
 from tests.runner.test_profiles import TENSORFLOW
+from tests.stuck_disk import stuck_disk
 from tfapp import processes
 from tfapp.contract.exit import Exit
 from tfapp.contract.job import Docker, Mount
 from tfapp.contract.names import RUNTIME_DIR, STORAGE_DIR
 from tfapp.runner import ports, profiles
+from tfapp.runner.cgroup import Used
 from tfapp.runner.container import METRICS_FILE, PROGRESS_FILE
+from tfapp.runner.docker import program as docker_program
 from tfapp.runner.metrics import Meter, Reading
 from tfapp.runner.program import StartError
 from tfapp.runner.run_mode import Running
 from tfapp.runner.stacks import Taker
+from tfapp.runner.usage import UsageMeter
 from tfapp.script import Program, ScriptError
 
 
@@ -202,6 +207,57 @@ def test_its_metrics_are_read(engine, tmp_path, capfd):
     reading = dataclasses.replace(meter.reading, points={}, usage=None)
     assert reading == Reading({"own": 1.0, "train/loss": 0.5}, 5, None)
     assert set(meter.reading.points) == {"own", "train/loss"}
+
+
+def test_what_it_uses_is_counted_by_its_control_group(engine, tmp_path, capfd):
+    """With shared memory, and with children that have come and gone between two looks."""
+    code = (
+        "import subprocess, sys\n"
+        "busy = 'import time\\nwhile time.process_time() < 1: pass'\n"
+        "subprocess.run([sys.executable, '-c', busy], check=True)\n"
+        "open('/dev/shm/rows', 'wb').write(bytes(90 << 20))\n"
+    )
+    running: list[Running] = []
+    meter = UsageMeter(lambda: running[0].pids(), 1, 256 << 20, group=lambda: running[0].group)
+    with docker_mode(tmp_path, make_docker(BASE, shm_size=128 << 20)) as (mode, context):
+        running.append(mode.start(python(code + FOREVER), context))
+        eventually(lambda: "up" in running[0].last_lines(), "its output")
+        used = meter.look()
+        counted = running[0].group.used()
+        running[0].kill()
+        running[0].wait()
+    assert counted.seconds >= 0.9
+    assert counted.seconds <= used.cpu_mean * used.seconds + 0.2
+    assert 90 << 20 <= used.memory == used.memory_peak < 150 << 20
+    assert running[0].group.used() == Used(None, None)
+
+
+def test_a_program_that_cannot_be_killed_is_named(engine, tmp_path, capfd, monkeypatch):
+    """It waits for a disk that does not answer."""
+    monkeypatch.setattr(docker_program, "KILL_LIMIT", 2.0)
+    code = (
+        "file = open('/rows/rows', 'wb', buffering=0)\n"
+        "print('writes', flush=True)\n"
+        "while True: file.write(b'x'); file.seek(0)"
+    )
+    with stuck_disk(tmp_path) as disk:
+        docker = make_docker(BASE, (Mount(str(disk.folder), "/rows"),))
+        with docker_mode(tmp_path, docker) as (mode, context):
+            running = mode.start(python(code), context)
+            eventually(lambda: "writes" in running.last_lines(), "its output")
+            disk.freeze()
+            inside = processes.tree(running.pid)
+            eventually(lambda: any(processes.stat(p.pid).state == "D" for p in inside), "it waits")
+            running.kill()
+            exit = running.wait()
+            disk.thaw()
+            eventually(lambda: engine.containers() == [], "its end at last")
+        mode._guard.close()  # which it was left to
+    assert exit == Exit(None, 9, "signal", "killed by SIGKILL (9)")
+    waits = r"process \d+, state D: it waits for a disk or a file server( \(\w+\))?"
+    assert re.fullmatch(
+        rf"; still there after SIGKILL: process {running.pid}; {waits}", running.remains
+    )
 
 
 def test_its_resources_control_group_and_labels(engine, tmp_path, capfd):

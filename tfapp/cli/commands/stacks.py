@@ -43,7 +43,8 @@ def run(args: argparse.Namespace, shell: Shell) -> None:
     found = stacks(engine_of(args, shell), args.name, args.which)
     groups, instances, missing = data(found.groups), data(found.instances), list(found.missing)
     text = "\n".join(_lines(found))
-    show(args, shell, text, groups=groups, instances=instances, missing=missing)
+    told = {"missing": missing, "ended": list(found.ended)}
+    show(args, shell, text, groups=groups, instances=instances, **told)
 
 
 def _lines(found: Stacks) -> Iterator[str]:
@@ -55,3 +56,4 @@ def _lines(found: Stacks) -> Iterator[str]:
         yield ""
     for name in found.missing:
         yield f"{name} has not answered"
+    yield from found.ended

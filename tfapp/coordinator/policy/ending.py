@@ -166,7 +166,11 @@ def _finish(state: State) -> Step:
     """Ends the application. Programs that are still running end with their containers."""
     verdict = state.verdict
     assert verdict is not None
+    late = Exit(None, None, "stopped", f"not seen to end {STOP_MARGIN:g} s after its grace")
     left = (i for i in state.instances.values() if i.exit is None)
-    state = state.with_instances(replace(i, exit=_STOPPED, stage=Stage.GONE) for i in left)
+    state = state.with_instances(
+        replace(i, exit=late if i.stage is Stage.STOPPING else _STOPPED, stage=Stage.GONE)
+        for i in left
+    )
     state = replace(state, phase=FINISHED)
     return state, (actions.Shutdown(verdict),)

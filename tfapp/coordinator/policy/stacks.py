@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from tfapp.contract.exit import Exit
-from tfapp.contract.names import RUNNING
+from tfapp.contract.names import CLUSTER_ROLES, RUNNING
 from tfapp.contract.stacks import END_LIMIT, StacksRequest, grouped, in_words
 from tfapp.contract.status import STALLS
 from tfapp.coordinator.policy import actions, events
@@ -136,7 +136,7 @@ def paced(state: State, event: events.Beaten) -> State:
 
 def _gone(state: State) -> str:
     """The peers for which the others may wait in vain."""
-    trains = (i for i in state.instances.values() if i.role in ("chief", "worker", "ps"))
+    trains = (i for i in state.instances.values() if i.role in CLUSTER_ROLES)
     told = [f"{i.id} ({i.exit.text})" for i in trains if i.exit is not None]
     verb = "has" if len(told) == 1 else "have"
     return f"{names(told)} {verb} ended before" if told else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import queue
 import signal
@@ -16,7 +15,7 @@ from tfapp import processes, threads
 from tfapp.contract.exit import SHELL_SIGNAL, Exit
 from tfapp.contract.names import MAX_LAST_LINES
 from tfapp.frozen import frozen
-from tfapp.runner import catcher, exits
+from tfapp.runner import catcher, cgroup, exits
 from tfapp.runner.docker import ownership
 from tfapp.runner.docker.engine import DockerEngine, EngineError, MissingError
 from tfapp.runner.output import LastLines, Redactor, relay
@@ -85,6 +84,8 @@ class DockerProgram:
         self._paused = False
         self.exit: Exit | None = None  # once it has ended
         self.seconds = 0.0  # how long it ran, once it has ended
+        self.remains = ""
+        self._killed: float | None = None  # when it was killed first
         try:
             self.container = engine.create(config)  # Docker's id
         except EngineError as error:
@@ -110,6 +111,7 @@ class DockerProgram:
         self.started = self._clock()
         self.process = self._find_process()
         self._pids: tuple[int, ...] = (self.pid,) if self.pid else ()
+        self.group = cgroup.Group(self.pid, self.container) if self.pid else None
 
     @property
     def pid(self) -> int:
@@ -159,23 +161,24 @@ class DockerProgram:
     def kill(self) -> None:
         if self.process is not None:
             processes.send(self.process, signal.SIGKILL)
+        self._killed = self._killed or self._clock()
         if self._paused:  # and dies when it goes on
             _background("unpause", self._unpause)
 
     def wait(self) -> Exit:
-        """See Running.wait. The container is gone then, or the result says what lives."""
+        """See Running.wait. The container is gone then, or `remains` says what lives."""
         died = self._await_death()
         self.seconds = self._clock() - self.started
-        remains = self._clear_up(lost=isinstance(died, _Lost))
+        self.remains = self._clear_up(lost=isinstance(died, _Lost))
         self._pump.join(KILL_LIMIT)
-        decoded = self._decode(died)
-        self.exit = dataclasses.replace(decoded, text=decoded.text + remains)
+        self.exit = decoded = self._decode(died)
         self._ended.set()
-        return self.exit
+        return decoded
 
     def wait_ended(self, timeout: float) -> bool:
-        """Whether, within `timeout` seconds, another thread's `wait` has come back."""
-        return self._ended.wait(timeout)
+        """Whether, within `timeout` seconds, another thread's `wait` has come back, and nothing
+        remains."""
+        return self._ended.wait(timeout) and not self.remains
 
     @property
     def written(self) -> int:
@@ -242,6 +245,8 @@ class DockerProgram:
                 news = self._news.get(timeout=_LOOK_EVERY)
             except queue.Empty:
                 if self.alive:
+                    if self._killed is not None and self._clock() >= self._killed + KILL_LIMIT:
+                        return _Died(SHELL_SIGNAL + signal.SIGKILL)
                     continue
                 overdue = overdue or self._clock() + KILL_LIMIT
                 if self._clock() >= overdue:
@@ -255,10 +260,10 @@ class DockerProgram:
         """Ends the processes that are left, and removes the container. Returns words about what
         remains."""
         self.kill()
-        end = self._clock() + KILL_LIMIT
+        end = (self._killed or self._clock()) + KILL_LIMIT
         while self.alive:
             if self._clock() >= end:
-                return f"; still there after SIGKILL: process {self.pid}"
+                return processes.remains(p.pid for p in processes.tree(self.pid) if not p.dead)
             time.sleep(0.01)
         if lost:  # an engine removes such a container when it is back
             return ""
