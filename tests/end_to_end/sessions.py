@@ -14,11 +14,13 @@ from subprocess import Popen
 
 from tests.end_to_end.command_line import LIMIT, PLAIN_PACKAGE, CommandLine
 from tests.waiting import wait
+from tfapp.processes import stat
 from tfapp.ready import ready
 
 ONE = ("--appdef", PLAIN_PACKAGE, "--files", "program.py", "--component", "worker", 1)
 RUNS = "import time\nprint('begins', flush=True)\ntime.sleep(600)\n"
 DAEMONS = "(setsid sleep 7777 & setsid sleep 8888 &)"  # whose parent has ended
+LARGE, VERY_LARGE = 20_000_000, 100_000_000  # bytes
 LEAVES = f"{DAEMONS} ; exec sleep 9999"
 
 
@@ -49,16 +51,16 @@ def cmdline(pid: int) -> bytes:
     return b""
 
 
-def check_commands(tfapp: CommandLine, missing: str) -> None:
-    """Exit codes, outputs that come apart, any bytes. `missing`: why a command cannot be run that
-    is not there."""
+def check_commands(tfapp: CommandLine, missing: str, size: int = LARGE) -> None:
+    """Exit codes, outputs that come apart, any bytes, `size` of them there and back. `missing`: why
+    a command cannot be run that is not there."""
     command = "pwd; echo $TFAPP_INSTANCE; echo wrong >&2; exit 7"
     ended = tfapp("exec", "app", "worker/0", "--", "sh", "-c", command)
     assert (ended.code, ended.err) == (7, "wrong\n")
     assert re.fullmatch(r"/.*/work\nworker/0\n", ended.out)
     assert moments(tfapp) == ["worker/0"]
 
-    data = os.urandom(20_000_000)
+    data = os.urandom(size)
     given, got = tfapp.work / "in", tfapp.work / "out"
     given.write_bytes(data)
     with given.open("rb") as source, got.open("wb") as sink:
@@ -101,9 +103,12 @@ def check_terminal(tfapp: CommandLine, *command: str) -> None:
 def check_end(tfapp: CommandLine, kill: Callable[[Popen], object]) -> None:
     """Nothing that a session has started is left after `kill`, which gets the client."""
     with tfapp.start("exec", "app", "worker/0", "--", "sh", "-c", LEAVES) as client:
-        wait(lambda: len(sleeping(tfapp)) == 3, "not all sleep", LIMIT)
-        kill(client)
-        client.communicate(timeout=LIMIT)
+        try:
+            wait(lambda: len(sleeping(tfapp)) == 3, "not all sleep", LIMIT)
+            kill(client)
+            client.communicate(timeout=LIMIT)
+        finally:
+            client.kill()  # where one of them has failed
     assert client.returncode != 0
     wait(lambda: not sleeping(tfapp), "something is left", LIMIT)
 
@@ -112,13 +117,17 @@ def check_what_ends(tfapp: CommandLine) -> None:
     """The client, well or not, and the process that serves it."""
     check_end(tfapp, lambda client: client.kill())
     check_end(tfapp, lambda client: client.terminate())
-    check_end(tfapp, lambda client: kill(tfapp, b"tfapp.runner.session"))
+    check_end(tfapp, lambda client: os.kill(server(tfapp), signal.SIGKILL))
 
 
-def kill(tfapp: CommandLine, words: bytes) -> None:
-    """The one process that has these words in its command line."""
-    (pid,) = (pid for pid in tfapp.living() if words in cmdline(pid))
-    os.kill(pid, signal.SIGKILL)
+def check_end_of_runner(tfapp: CommandLine) -> None:
+    check_end(tfapp, lambda client: os.kill(stat(server(tfapp)).parent, signal.SIGKILL))
+
+
+def server(tfapp: CommandLine) -> int:
+    """The process that serves the only session."""
+    (pid,) = (pid for pid in tfapp.living() if b"tfapp.runner.session" in cmdline(pid))
+    return pid
 
 
 def read_until(terminal: int, text: bytes, limit: float = 60.0) -> bytes:

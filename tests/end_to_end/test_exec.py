@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-import os
-import signal
 import socket
 import ssl
 
@@ -13,7 +11,7 @@ from tests.end_to_end.command_line import LIMIT
 from tests.end_to_end.sessions import (
     LEAVES,
     check_commands,
-    check_end,
+    check_end_of_runner,
     check_terminal,
     check_what_ends,
     create,
@@ -42,8 +40,7 @@ def test_commands_a_terminal_and_their_ends(running):
     check_commands(running, "No such file or directory")
     check_terminal(running, "--", "sh")
     check_what_ends(running)
-    runner = running.process("app", "worker/0", "tfapp-runtime")
-    check_end(running, lambda client: os.kill(runner, signal.SIGKILL))
+    check_end_of_runner(running)
 
 
 def test_only_the_owner_gets_in(running):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.command_line import LIMIT, STAMP, CommandLine, read_until
+from tests.end_to_end.looks import check_profile
 from tests.waiting import wait
 from tfapp.shipped import app_packages_dir
 
@@ -55,7 +56,11 @@ def test_a_stopped_training_goes_on_where_it_was(tfapp):
     args = "--checkpoint-dir ${CHECKPOINT_DIR} --epochs 10000"
     option = ("--option", "site.global.user.scripts.args", args)
     tfapp.ok("create", "digits", *example("digits-multiworker"), *option, "--detach")
-    is_traced(tfapp, "digits")
+    following = tfapp.start("logs", "digits", "worker/0", "-f")
+    read_until(following, following.stdout, "Epoch ")
+    check_profile(tfapp, "digits")
+    following.terminate()
+    following.communicate(timeout=LIMIT)
     assert first_epoch(tfapp, until=3) == 1
     assert states(tfapp, "digits") == {"worker/0": "KILLED", "worker/1": "KILLED"}
     tfapp.ok("start", "digits", "--detach")
@@ -64,20 +69,6 @@ def test_a_stopped_training_goes_on_where_it_was(tfapp):
     assert (found["run"], found["status"]["state"]) == (2, "KILLED")
     tfapp.ok("destroy", "digits")
     assert any((tfapp.home / "checkpoints" / "digits").iterdir())
-
-
-def is_traced(tfapp: CommandLine, name: str) -> None:
-    """A trace of each worker, in which it has trained, is where TensorBoard looks for it."""
-    following = tfapp.start("logs", name, "worker/0", "-f")
-    read_until(following, following.stdout, "Epoch ")
-    found = json.loads(tfapp.asks("profile", name, "--seconds", "1", "--format", "json"))
-    following.terminate()
-    following.communicate(timeout=LIMIT)
-    assert (len(found["instances"]), found["missing"]) == (2, [])
-    folder = tfapp.home / "checkpoints" / name / "plugins" / "profile" / found["run"]
-    assert {file.name for file in folder.iterdir()} == {"worker_0.xplane.pb", "worker_1.xplane.pb"}
-    for file in folder.iterdir():
-        assert b"TfrtCpuExecutable" in file.read_bytes() or b"ExecutorState" in file.read_bytes()
 
 
 def first_epoch(tfapp: CommandLine, until: int) -> int:

@@ -70,7 +70,7 @@ def slow(count: int = 60) -> ApplicationStatus:
     instances = [instance("chief/0", step=1200, total=5000, steps_per_second=10.0)]
     for n in range(count - 1):
         cpu = 0.25 if n == 17 else 1.0 + n / 100
-        usage = Usage(9.0, cpu, cpu, 2, n << 20, n << 20, 1 << 30, 0, 0)
+        usage = Usage(9.0, cpu, cpu, 2, n << 20, n << 20, 1 << 30, n << 20, 5)
         own = {"own_step_seconds": 0.5 if n == 17 else 0.01}
         still = BEGUN + 40 if n == 17 else None
         instances.append(instance(f"worker/{n}", usage=usage, metrics=own, no_step_since=still))
@@ -100,7 +100,9 @@ def slow(count: int = 60) -> ApplicationStatus:
 def large(count: int = 200) -> ApplicationStatus:
     """One of many instances that has failed in the end."""
     exit = Exit(None, 9, "memory", "killed by SIGKILL (9): it was out of memory")
-    instances = [instance("chief/0", "KILLED"), *(instance(f"ps/{n}", "KILLED") for n in range(8))]
+    used = Usage(99.0, 1.0, 1.0, 1, 1 << 30, 1 << 30, 8 << 30, 0, 0)
+    instances = [instance("chief/0", "KILLED", usage=used)]
+    instances += [instance(f"ps/{n}", "KILLED") for n in range(8)]
     for n in range(count - len(instances)):
         state = {17: "FAILED", 44: "LOST"}.get(n, "KILLED")
         more = {"exit": exit} if state == "FAILED" else {}

@@ -249,7 +249,8 @@ def test_what_was_asked_for_and_hardly_used_is_told_at_the_end(used, advice):
         for n, (seconds, mean, vcores, peak, limit) in enumerate(used)
     ]
     ended = dataclasses.replace(large(), instances=(*instances, instance("ps/0")))
-    assert advice_in_words(ended) == [f"worker: {line}" for line in advice]
+    told = [f"worker: {line}" for line in advice]
+    assert advice_in_words(ended) == of_application(ABOUT, ended)["advice"] == told
     assert advice_in_words(dataclasses.replace(ended, state="RUNNING")) == []
 
 
@@ -272,6 +273,8 @@ def test_the_use_of_an_instance_is_words_and_parts():
         "cpu_share": 0.75,
         "memory": "1.5 GiB of 8.0 GiB, peak 2.0 GiB",
         "memory_share": 0.1875,
+        "read": "5 bytes",
+        "written": "6 bytes",
         "gpu": "",
         "gpu_share": 0.0,
     }

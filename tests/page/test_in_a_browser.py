@@ -261,6 +261,11 @@ def test_two_hundred_instances_and_hostile_words_fit(window, tmp_path, width, he
         if status.feed:
             assert window.text("#feed p") == f"1,234,567 rows. Nothing moves: {HOSTILE}."
             assert window.texts("td[data-label=rows]") == ["1,234,567", "", ""]
+        if status.verdict:
+            advice = "chief: at most 1.0 GiB of 8.0 GiB of memory was used (yarn.memory)"
+            assert advice in window.text("header")
+        if status.samples:  # the first is worker/17, which holds up the others
+            assert window.texts("td[data-label=bytes]")[0] == "17.0 MiB read5 bytes written"
         assert window.complaints() == []
 
 

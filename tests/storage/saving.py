@@ -1,4 +1,5 @@
-"""An unmodified program that saves its steps at a URL and loses its container, on any engine."""
+"""An unmodified program that trains, saves its steps at a URL and loses its container, on any
+engine."""
 
 from __future__ import annotations
 
@@ -7,19 +8,33 @@ import re
 from typing import Any
 
 from tests.end_to_end.command_line import LIMIT, CommandLine
+from tests.end_to_end.looks import check_profile, check_report, check_usage
 from tests.end_to_end.trainings import Application, wait_until
+
+MEMORY = 2 << 30  # bytes that `tfapp run` asks for by itself
 
 # Its first instance saves its steps. The first generation does not end, the second takes three.
 PROGRAM = """
 import os, time
 import tensorflow as tf
-step, folder = tf.Variable(0), os.environ["TFAPP_CHECKPOINT_DIR"]
-manager = tf.train.CheckpointManager(tf.train.Checkpoint(step=step), folder, max_to_keep=2)
+step, weight = tf.Variable(0), tf.Variable(tf.eye(64) / 2)
+folder = os.environ["TFAPP_CHECKPOINT_DIR"]
+manager = tf.train.CheckpointManager(
+    tf.train.Checkpoint(step=step, weight=weight), folder, max_to_keep=2
+)
 print("restores", manager.restore_or_initialize(), flush=True)
 writer = tf.summary.create_file_writer(folder + "/events")
 enough = int(step) + 3
-while step < enough or os.environ["TFAPP_GENERATION"] == "1":
+
+@tf.function
+def train():
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((tf.matmul(weight, weight) - tf.eye(64)) ** 2)
+    weight.assign_sub(0.1 * tape.gradient(loss, weight))
     step.assign_add(1)
+
+while step < enough or os.environ["TFAPP_GENERATION"] == "1":
+    train()
     if os.environ["TFAPP_INDEX"] == "0":
         manager.save()
         with writer.as_default(step=int(step)):
@@ -58,10 +73,15 @@ class Saving(Application):
         text = (self.tfapp.work / "seen/checkpoint").read_text() if fetched.code == 0 else ""
         return max(map(int, re.findall(r"ckpt-(\d+)", text)), default=0)
 
+    def check_looks(self) -> None:
+        """What each instance uses is told, and a trace of each can be had."""
+        check_usage(self.tfapp, self.name, MEMORY)
+        check_profile(self.tfapp, self.name)
+
     def check_it_goes_on(self, folder: str, saved: int, workers: int = 1) -> dict[str, Any]:
         """Its second generation restores a checkpoint of `folder`, no older than `saved`, and
-        succeeds; its curves are those of its event files, and what it has left in its working
-        folders can be fetched. Its status."""
+        succeeds; its curves are those of its event files, what it has left in its working folders
+        can be fetched, and its report says what it has used. Its status."""
         status = self.wait_for_end(0)
         assert (status["generation"], status["restarts"] + status["losses"]) == (2, 1), self.told()
         for index in range(workers):
@@ -72,4 +92,5 @@ class Saving(Application):
         self.tfapp.ok("fetch", "saving", "kept", "--outputs")
         last = self.tfapp.work / f"kept/worker_{workers - 1}/result.txt"
         assert int(last.read_text()) >= saved + 3
+        check_report(self.tfapp, self.name)
         return status

@@ -114,6 +114,7 @@ def of_application(
         "checkpoints": status.checkpoint_dir,
         "feed": feed_in_words(status),
         "outputs": outputs_in_words(status),
+        "advice": advice_in_words(status),
         "ran": [list(fact) for fact in ran_in_words(status)],
         "instances": [
             _instance(i, lane, status.feed) for i, lane in zip(status.instances, past.lanes)
@@ -396,7 +397,7 @@ def _instance(instance: InstanceStatus, lane: Lane, feed: FeedStatus | None) -> 
 
 
 def _usage(usage: Usage | None) -> dict[str, Any] | None:
-    """Each as words, and as a part of what the container has asked for."""
+    """Each as words, and those that its container has asked for as a part of that, too."""
     if usage is None:
         return None
     return {
@@ -404,6 +405,8 @@ def _usage(usage: Usage | None) -> dict[str, Any] | None:
         "cpu_share": (usage.cpu or 0.0) / usage.vcores if usage.vcores else 0.0,
         "memory": usage.memory_in_words,
         "memory_share": usage.memory / usage.memory_limit if usage.memory_limit else 0.0,
+        "read": amount(usage.read),
+        "written": amount(usage.written),
         "gpu": usage.gpu_in_words,
         "gpu_share": (usage.gpu or 0.0) / usage.gpus if usage.gpus else 0.0,
     }

@@ -21,7 +21,12 @@ from tests.clusters.kubernetes.command import FRUGAL, OnKubernetes
 from tests.clusters.kubernetes.namespace import wait_for
 from tests.clusters.yarn import programs
 from tests.end_to_end.command_line import STAMP, read_until
-from tests.end_to_end.sessions import check_commands, check_terminal, check_what_ends
+from tests.end_to_end.sessions import (
+    VERY_LARGE,
+    check_commands,
+    check_terminal,
+    check_what_ends,
+)
 from tests.page.applications import embedded
 from tfapp.processes import stat, with_environment
 
@@ -523,7 +528,7 @@ def test_commands_beside_a_program(tfapp):
     flags = [word for name, value in options.items() for word in ("--option", name, value)]
     tfapp.run("sleeps.py", "app", *flags)
     beside = Beside(tfapp.work, tfapp.home, tfapp.cluster, tfapp.namespace)
-    check_commands(beside, "No such file or directory")
+    check_commands(beside, "No such file or directory", VERY_LARGE)
     check_terminal(beside)
     check_what_ends(beside)
     # As the annotations of the master's pod say.

@@ -1,6 +1,5 @@
 """An unmodified program in pods that keeps its checkpoints on S3."""
 
-import os
 import subprocess
 import sys
 
@@ -8,7 +7,8 @@ import pytest
 from kubernetes_cluster import relay, settings
 
 from tests.clusters.kubernetes.command import FRUGAL
-from tests.end_to_end.command_line import call
+from tests.end_to_end.command_line import CommandLine
+from tests.end_to_end.looks import check_history
 from tests.storage import s3_server
 from tests.storage.programs import check_doctor
 from tests.storage.saving import Saving
@@ -33,7 +33,7 @@ def s3(cluster, tmp_path):
 
 def test_a_lost_pod_goes_on_from_s3(tfapp, s3, tmp_path, monkeypatch):
     """The image has TensorFlow, and nothing that opens URLs. Its keys are a Secret. The
-    master's pod keeps the run in a history there."""
+    master's pod keeps the run in a history there, which is seen when nothing else of it is left."""
     environ, address = s3
     secrets = tmp_path / "keys.env"
     secrets.write_text("".join(f"{name}={value}\n" for name, value in environ.items()))
@@ -43,10 +43,11 @@ def test_a_lost_pod_goes_on_from_s3(tfapp, s3, tmp_path, monkeypatch):
     keys += ("-O", "site.global.history.dir", "s3://bucket/history")
     saving = Saving(tfapp, "-w", 1, *keys, *FRUGAL)
     saved = saving.saves()
+    saving.check_looks()
     tfapp.delete("pods", tfapp.pods("saving")["worker-0"]["metadata"]["name"])
     saving.check_it_goes_on("s3://bucket/saved/saving", saved)
     check_doctor(tfapp, "s3://bucket/checked", *keys[2:4], *FRUGAL)
     tfapp.ok("destroy", "saving")
-    words = ("history", "saving", "--dir", "s3://bucket/history")
-    ended = call(words, dict(os.environ), tfapp.work)
-    assert "worker/0  SUCCEEDED" in ended.out, ended.err
+    assert tfapp.objects() == []
+    anew = CommandLine(tfapp.work, tmp_path / "anew")
+    check_history(anew, "saving", "s3://bucket/history", "restores s3://bucket/saved/saving/ckpt-")

@@ -28,7 +28,13 @@ from tests.clusters.spark.conftest import SETTINGS, Drivers, wait_for
 from tests.clusters.spark.conftest import program as spark_cluster
 from tests.clusters.spark.test_cluster import executors
 from tests.end_to_end.command_line import PLAIN_PACKAGE, STAMP, CommandLine, call
-from tests.end_to_end.sessions import check_commands, check_terminal, check_what_ends
+from tests.end_to_end.sessions import (
+    VERY_LARGE,
+    check_commands,
+    check_end_of_runner,
+    check_terminal,
+    check_what_ends,
+)
 from tests.engines.applications import eventually
 from tests.lacking import lacking
 from tfapp.engines import open_engine
@@ -642,11 +648,11 @@ def test_commands_beside_a_program(spark, shared, waiting, pids, tfapp_home):
         pids(("worker-0-1",))
         eventually(lambda: application.status().instances[0].state == "RUNNING")
         beside = Beside(shared, tfapp_home, environ={"TFAPP_ENGINE": "spark"})
-        check_commands(beside, "No such file or directory")
+        check_commands(beside, "No such file or directory", VERY_LARGE)
         check_terminal(beside)
         check_what_ends(beside)
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
             told = {one.name: one for one in families(answer.read().decode())}
         assert told["tfapp_generation"].samples[0].labels == {"application": "app"}
-        (shared / "go").touch()
+        check_end_of_runner(beside)  # in generation 2 the program ends
         assert application.wait().state == "SUCCEEDED"

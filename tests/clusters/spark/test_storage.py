@@ -15,6 +15,7 @@ from tests import python_environments
 from tests.clusters.spark.conftest import ROOT, wait_for
 from tests.clusters.spark.test_engine import above, living
 from tests.end_to_end.command_line import CommandLine
+from tests.end_to_end.looks import check_history
 from tests.storage import s3_server
 from tests.storage.programs import check_doctor
 from tests.storage.saving import Saving
@@ -42,11 +43,13 @@ def test_a_lost_executor_goes_on_from_s3(cluster, tfapp_home, tmp_path):
             *("--option", "site.global.spark.master", cluster.master),
             *("--option", "site.global.spark.conf", "spark.cores.max=2, spark.executor.cores=2"),
         )
-        words = (*saving.words(tfapp), "-w", 1, "--checkpoints", "s3://bucket/saved", *flags)
+        kept = ("-O", "site.global.history.dir", "s3://bucket/history")
+        words = (*saving.words(tfapp), "-w", 1, "--checkpoints", "s3://bucket/saved", *kept, *flags)
         with tfapp.start(*words) as driver:
             try:
                 wait_for(lambda: "saving" in tfapp.names(), "application", 60)
                 saved = saving.saves()
+                saving.check_looks()
                 (container,) = living()
                 os.kill(above(container, "CoarseGrainedExecutor"), signal.SIGKILL)
                 saving.check_it_goes_on("s3://bucket/saved/saving", saved)
@@ -56,6 +59,9 @@ def test_a_lost_executor_goes_on_from_s3(cluster, tfapp_home, tmp_path):
         assert driver.returncode == 0, problems
         assert "secret-of-tests" not in out + problems
         tfapp.ok("destroy", "saving")
+        anew = CommandLine(tmp_path / "work", tmp_path / "anew", environ=s3)
+        last = "restores s3://bucket/saved/saving/ckpt-"
+        check_history(anew, "saving", "s3://bucket/history", last)
         check_doctor(tfapp, "s3://bucket/checked", *flags)
 
 

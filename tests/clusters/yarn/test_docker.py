@@ -5,7 +5,14 @@ import re
 import pytest
 
 from tests.clusters.yarn.conftest import ROOT
-from tests.end_to_end.sessions import check_commands, check_terminal, check_what_ends, create
+from tests.end_to_end.sessions import (
+    VERY_LARGE,
+    check_commands,
+    check_end_of_runner,
+    check_terminal,
+    check_what_ends,
+    create,
+)
 from tests.runner.docker.flags import in_docker
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -41,8 +48,9 @@ def test_commands_beside_a_program(tfapp, docker_engine):
     """In its container of Docker, at a port of the runner's node."""
     host = ("--option", "site.global.docker.host", docker_engine.host)
     create(tfapp, *in_docker(), *host, "--option", "site.global.exec", "true")
-    check_commands(tfapp, "executable file not found in $PATH")
+    check_commands(tfapp, "executable file not found in $PATH", VERY_LARGE)
     check_terminal(tfapp)
     check_what_ends(tfapp)
+    check_end_of_runner(tfapp)
     tfapp.ok("stop", "app", "--force")
     tfapp.ok("destroy", "app")

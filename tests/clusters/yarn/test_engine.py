@@ -15,7 +15,14 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from tests.clusters.yarn import programs, submitted
 from tests.clusters.yarn.conftest import ROOT, wait_for
 from tests.end_to_end.command_line import STAMP, read_until
-from tests.end_to_end.sessions import check_commands, check_terminal, check_what_ends, create
+from tests.end_to_end.sessions import (
+    VERY_LARGE,
+    check_commands,
+    check_end_of_runner,
+    check_terminal,
+    check_what_ends,
+    create,
+)
 from tfapp.api.returned import fetch_returned
 from tfapp.engines import open_engine
 
@@ -390,8 +397,9 @@ def test_the_benchmark_of_its_start(user, tmp_path):
 def test_commands_beside_a_program(tfapp):
     """At a port of the runner's node."""
     create(tfapp, "--option", "site.global.exec", "true")
-    check_commands(tfapp, "No such file or directory")
+    check_commands(tfapp, "No such file or directory", VERY_LARGE)
     check_terminal(tfapp)
     check_what_ends(tfapp)
+    check_end_of_runner(tfapp)
     tfapp.ok("stop", "app", "--force")
     tfapp.ok("destroy", "app")

@@ -1,12 +1,12 @@
 """TensorFlow on a real HDFS."""
 
-import os
 import re
 
 import pytest
 
 from tests.clusters.yarn.conftest import program
-from tests.end_to_end.command_line import call
+from tests.end_to_end.command_line import CommandLine
+from tests.end_to_end.looks import check_history
 from tests.end_to_end.trainings import RUNNER
 from tests.storage import programs
 from tests.storage.saving import Saving
@@ -21,22 +21,23 @@ def test_tensorflow_uses_hdfs_as_its_own_file_system(cluster):
 
 @pytest.mark.trains
 def test_a_lost_container_goes_on_from_hdfs_with_nothing_configured(tfapp, cluster):
-    """Also: what an instance leaves in its working folder is there afterwards, curves are those of
-    its event files, `destroy --checkpoints` deletes all of it, and the run stays in the history."""
+    """Also: what each instance uses and computes is seen, what it leaves in its working folder is
+    there afterwards, `destroy --checkpoints` deletes all of it, and its run stays in the
+    history."""
     history = f"{cluster.storage}/user/{program.user()}/history"
     kept = ("-O", "site.global.history.dir", history)
-    saving = Saving(tfapp, "-w", 2, "--replace", "--fresh", "--memory", "1200 MiB", *kept)
+    saving = Saving(tfapp, "-w", 2, "--replace", "--fresh", *kept)
     (folder,) = re.findall(r"^checkpoints go to (\S+)", saving.notes, re.MULTILINE)
     assert folder.startswith("hdfs://") and folder.endswith("/tfapp/checkpoints/saving")
     saved = saving.saves()
+    saving.check_looks()
     saving.signal("worker/0", RUNNER)
     saving.check_it_goes_on(folder, saved, workers=2)
     destroyed = tfapp("destroy", "saving", "--checkpoints")
     deleted = f"its files in {folder} and {folder}.outputs are deleted"
     assert deleted in destroyed.out + destroyed.err
-    environ = {**os.environ, **cluster.environ()}
-    ended = call(("history", "saving", "--dir", history), environ, tfapp.work)
-    assert "worker/1  SUCCEEDED" in ended.out, ended.err
+    anew = CommandLine(tfapp.work, tfapp.work / "anew", environ=cluster.environ())
+    check_history(anew, "saving", history, f"restores {folder}/ckpt-")
 
 
 @pytest.mark.weekly

@@ -11,11 +11,10 @@ from tests.end_to_end.command_line import CommandLine
 from tests.end_to_end.sessions import (
     DAEMONS,
     check_commands,
-    check_end,
+    check_end_of_runner,
     check_terminal,
     check_what_ends,
     create,
-    kill,
     sleeping,
 )
 from tests.lacking import lacking
@@ -78,7 +77,7 @@ def test_commands_a_terminal_and_their_ends(tfapp, engine):
     ended = tfapp("exec", "app", "worker/0", "--", "sh", "-c", f"{DAEMONS}; exit 6")
     assert (ended.code, sleeping(tfapp)) == (6, [])
     check_what_ends(tfapp)
-    check_end(tfapp, lambda client: kill(tfapp, b"tfapp-runtime\0runner"))
+    check_end_of_runner(tfapp)
 
 
 def test_beside_a_program_of_another_user_than_root(other):

@@ -30,6 +30,7 @@ def test_a_lost_container_goes_on_from_s3(tfapp, engine, tmp_path, monkeypatch):
         host = ("--option", "site.global.docker.host", engine.host)
         saving = Saving(tfapp, *flags, *host, *in_docker())
         saved = saving.saves()
+        saving.check_looks()
         saving.signal("worker/0", RUNNER)
         saving.check_it_goes_on("s3://bucket/saved/saving", saved)
         assert engine.containers() == []
