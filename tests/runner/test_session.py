@@ -26,9 +26,12 @@ from tfapp.engines.credentials import new_credentials
 
 LIMIT = 60.0  # seconds
 ROOT = Path(__file__).parents[2]
-SHORT = (
-    "import sys, tfapp.runner.session as s; s.OFFER_LIMIT = float(sys.argv[1]); sys.exit(s.main())"
-)
+SHORT = """
+import sys, tfapp.runner.session as session
+session.OFFER_LIMIT = float(sys.argv[1])
+session.LEAVE_LIMIT = 0.5
+sys.exit(session.main())
+"""
 
 
 class Client:
@@ -193,6 +196,13 @@ def test_a_client_that_breaks_off_leaves_nothing(begin, last):
     client.connection.close()
     assert client.ended() == (0, b"")
     assert [one for one in left if processes.is_alive(one)] == []
+
+
+def test_a_client_that_has_all_and_stays_is_left(begin):
+    client = begin()
+    client.says(start("echo", "hello"))
+    assert client.process.wait(LIMIT) == 0
+    assert list(client.frames()) == [(b"o", b"hello\n"), (b"x", b"\0")]
 
 
 def test_it_ends_with_its_runner(begin):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import math
 import os
 import pty
 import queue
@@ -35,6 +36,7 @@ from tfapp.runner import ports
 from tfapp.runner.beside import GRACE, Passing, Started
 from tfapp.runner.program import StartError, launch
 
+LEAVE_LIMIT = 10.0  # seconds for a client to go that has all
 _SHELLS = ("bash", "sh")
 
 
@@ -155,11 +157,18 @@ def _start(command: Command, welcome: Welcome) -> Started:
 
 
 def _end(channel: Channel, code: int) -> None:
-    """Tells the exit code, and waits until the client has all and goes."""
+    """Tells the exit code, and waits until the client has all and goes. One whose connection stays
+    when all is sent, as that of a forwarder may, is not waited for."""
     channel.put(EXIT, bytes((code & 0xFF,)))
-    while 0 not in channel.wait({0: select.POLLIN}):
+    end = math.inf
+    while time.monotonic() < end:
+        left = None if end == math.inf else end - time.monotonic()
+        if 0 in channel.wait({0: select.POLLIN}, left):
+            return
         for _ in channel.take():
             pass
+        if end == math.inf and not channel.waiting:
+            end = time.monotonic() + LEAVE_LIMIT
 
 
 class _Process:
