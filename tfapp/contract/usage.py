@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfapp.contract.encoding import Coded
-from tfapp.frozen import frozen
+from tfapp.frozen import frozen, replace
 
 _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
@@ -12,7 +12,8 @@ _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 class Usage(Coded):
     """The use of one instance's program with all its processes, or of its container where that has
     a control group for itself. Memory: bytes that they share with no file, of a container with
-    shared memory. Peaks and means: of the looks at it since its start, one at each heartbeat."""
+    shared memory. Peaks and means: of the looks at it since its start, one at each heartbeat; from
+    the coordinator on, of the programs before it, too, as are `seconds`, `read` and `written`."""
 
     seconds: float  # for which it was looked at
     cpu: float | None  # processors, on average since the look before; None: not known yet
@@ -29,6 +30,28 @@ class Usage(Coded):
     gpu_memory: int = 0  # bytes on all its GPUs together
     gpu_memory_peak: int = 0
     gpu_memory_limit: int = 0  # 0: not known
+
+    def after(self, before: Usage | None) -> Usage:
+        """This, and that of the instance's programs `before`."""
+        if before is None:
+            return self
+
+        def mean(now: float | None, then: float | None) -> float | None:
+            if now is None or then is None or not self.seconds + before.seconds:
+                return then if now is None else now
+            parts = now * self.seconds, then * before.seconds
+            return sum(parts) / (self.seconds + before.seconds)
+
+        return replace(
+            self,
+            seconds=self.seconds + before.seconds,
+            cpu_mean=mean(self.cpu_mean, before.cpu_mean),
+            memory_peak=max(self.memory_peak, before.memory_peak),
+            read=self.read + before.read,
+            written=self.written + before.written,
+            gpu_mean=mean(self.gpu_mean, before.gpu_mean),
+            gpu_memory_peak=max(self.gpu_memory_peak, before.gpu_memory_peak),
+        )
 
     @property
     def processor(self) -> str:

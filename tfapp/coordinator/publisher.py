@@ -178,7 +178,7 @@ def status(state: State, since: float, now: float) -> ApplicationStatus:
                 steps_per_second=instance.steps_per_second,
                 epoch=instance.epoch,
                 total=instance.total,
-                usage=instance.usage,
+                usage=instance.usage and instance.total_usage,
                 no_step_since=_last_step(instance, zero),
                 task=tasks.get(instance.id),
                 outputs=instance.report.outputs if instance.report else None,

@@ -13,6 +13,7 @@ from tests.coordinator.world import NEVER, World, job
 from tfapp.contract.exit import Exit
 from tfapp.contract.messages import Answer, Beat, ExitReport
 from tfapp.contract.names import RUNNING, STOPPING
+from tfapp.contract.usage import Usage
 from tfapp.coordinator.policy import events
 from tfapp.coordinator.policy.state import Stage
 from tfapp.coordinator.policy.step import step
@@ -189,3 +190,20 @@ def test_metrics_are_those_of_the_instance_s_last_program_that_reported_some():
     last = replace(report("worker/1", 2), metrics={"loss": 0.125}, step=20, steps_per_second=4.0)
     world.feed(events.Exited(world.now, last))
     assert measured("worker/1") == ({"loss": 0.125}, 20, 4.0)
+
+
+@pytest.mark.parametrize("ends", ["worker/0 killed 9", "worker/0 lost"])
+def test_what_programs_before_have_used_is_kept(ends):
+    class Measuring(World):
+        def said(self, runner, state):
+            seconds = self.now - runner.began
+            memory = 7 if self.state.generation == 1 else 5
+            used = Usage(seconds, 1.0, 1.0, 1, memory, memory, 9, 10, 10)
+            said = super().said(runner, state)
+            return replace(said, usage=used) if runner.program else said
+
+    world = Measuring(job("worker=2", failure=make_failure_policy()))
+    world.play(f"1 all answer\n9 worker/0 beats\n9 {ends}\n10 all answer\n14 worker/0 beats")
+    assert world.state.generation == 2
+    used = status(world.state, 0.0, 0.0).instances[0].usage
+    assert (used.seconds, used.memory, used.memory_peak, used.read) == (12.0, 5, 7, 20)

@@ -272,6 +272,7 @@ def fresh(instance: Instance, generation: int, asked: float) -> Instance:
         step=instance.step,
         epoch=instance.epoch,
         total=instance.total,
+        used=instance.total_usage,
     )
 
 

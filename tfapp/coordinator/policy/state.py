@@ -130,7 +130,8 @@ class Instance:
     steps_per_second: float | None = None
     epoch: int | None = None
     total: int | None = None
-    usage: Usage | None = None
+    usage: Usage | None = None  # of its program
+    used: Usage | None = None  # of its programs before that
     points: Mapping[str, tuple[tuple[float, int | None, Measure], ...]] = dataclasses.field(
         default_factory=dict
     )
@@ -140,7 +141,8 @@ class Instance:
     def measured(self, said: Beat | ExitReport) -> Instance:
         """The instance with the metrics and the usage that its runner reports."""
         if said.usage is not None:
-            self = replace(self, usage=said.usage)
+            begins = self.usage is not None and said.usage.seconds < self.usage.seconds
+            self = replace(self, usage=said.usage, used=self.total_usage if begins else self.used)
         if not said.metrics and said.step is None and said.epoch is None:
             return self
         return replace(
@@ -152,6 +154,11 @@ class Instance:
             total=said.total,
             points=said.points,
         )
+
+    @property
+    def total_usage(self) -> Usage | None:
+        """Of its program and those before; None where nothing is known."""
+        return self.used if self.usage is None else self.usage.after(self.used)
 
     @property
     def avoids(self) -> tuple[str, ...]:
