@@ -24,6 +24,7 @@ from tests.end_to_end.command_line import STAMP, read_until
 from tests.end_to_end.sessions import (
     VERY_LARGE,
     check_commands,
+    check_end_of_runner,
     check_terminal,
     check_what_ends,
 )
@@ -539,4 +540,5 @@ def test_commands_beside_a_program(tfapp):
     read = f"import urllib.request as web; print(web.urlopen({url!r}, timeout=60).read().decode())"
     text = tfapp.ok("exec", "app", "worker/0", "--", "python3", "-c", read).strip() + "\n"
     assert {one.name: one for one in families(text)}["tfapp_generation"].samples[0].value == 1
+    check_end_of_runner(beside)
     tfapp.ok("stop", "app")
