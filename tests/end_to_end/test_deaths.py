@@ -19,6 +19,7 @@ from tests.waiting import wait
 from tfapp.coordinator.main import CUT_SHORT
 from tfapp.engines.machine.folders import Home
 from tfapp.engines.machine.state import read_state
+from tfapp.processes import identify
 
 pytestmark = pytest.mark.slow
 
@@ -43,6 +44,7 @@ while True:
 """
 COORDINATOR = "tfapp-runtime\0coordinator"
 FOLLOWED = "the coordinator was lost, another one goes on"
+BACK = "the application's master was lost and is back; the programs went on"
 
 
 @pytest.fixture
@@ -236,7 +238,7 @@ def test_a_master(running):
         assert told(running) == before
         wait(lambda: read_state(folder) != masters[-1], "another master", LIMIT)
         masters.append(read_state(folder))
-        said.append("the application's master was lost and is back; the programs went on")
+        said.append(BACK)
         wait(lambda: failures(running) == said, lambda: running.asks("diagnostics", "app"), LIMIT)
         assert in_containers(running) == living
     assert len({(m.address, m.parent) for m in masters}) == 1
@@ -335,3 +337,76 @@ def test_a_daemon_that_an_ended_program_leaves_behind(tfapp):
     tfapp.program(LEAVES_A_DAEMON)
     tfapp.ok("create", "app", "--appdef", PLAIN_PACKAGE, "--files", "program.py")
     assert tfapp.living() == []
+
+
+SAVES = """
+import signal, sys, time
+def save(*_):
+    time.sleep(3)
+    print("has saved", flush=True)
+    sys.exit()
+signal.signal(signal.SIGTERM, save)
+print("begins", flush=True)
+while True:
+    time.sleep(1)
+"""
+
+
+@pytest.fixture
+def trains(tfapp):
+    """Two workers that go on in the next generation."""
+    tfapp.program(SAVES)
+    tfapp.ok("run", "program.py", "-w", 2, "--name", "app", "--detach", "--wait", LIMIT)
+    wait(lambda: runs_in(tfapp, 1, 2), lambda: tfapp.asks("diagnostics", "app"), LIMIT)
+    yield tfapp
+    if "app" in tfapp.names():
+        tfapp.ok("destroy", "app", "--force")
+
+
+def master(trains) -> int:
+    return read_state(Home(trains.home).app("app").run(1)).process.pid
+
+
+def test_a_master_that_hangs(trains):
+    """Its parent kills it, and the next one goes on with the same processes."""
+    living, hung = in_containers(trains), master(trains)
+    os.kill(hung, signal.SIGSTOP)
+    wait(lambda: master(trains) != hung, "another master", LIMIT)
+    wait(lambda: failures(trains) == [BACK], lambda: trains.asks("diagnostics", "app"), LIMIT)
+    assert (in_containers(trains), told(trains)[:3]) == (living, (1, 0, 0))
+    assert identify(hung) is None
+
+
+def test_a_master_and_a_worker(trains):
+    """One charge, the worker's."""
+    os.kill(trains.process("app", "worker/1", "tfapp-runtime\0runner"), signal.SIGKILL)
+    os.kill(master(trains), signal.SIGKILL)
+    wait(lambda: runs_in(trains, 2, 2), lambda: trains.asks("diagnostics", "app"), LIMIT)
+    assert told(trains)[1:3] == (0, 1)
+    assert BACK in failures(trains)
+
+
+def test_a_master_while_an_instance_joins(trains):
+    flexing = trains.start("flex", "app", "--component", "worker", "+1")
+    said = "worker goes from 2 to 3"
+    wait(lambda: said in trains.asks("diagnostics", "app"), "a flex", LIMIT)
+    os.kill(master(trains), signal.SIGKILL)
+    wait(lambda: runs_in(trains, 2, 3), lambda: trains.asks("diagnostics", "app"), LIMIT)
+    flexing.communicate(timeout=LIMIT)
+    assert (flexing.returncode, told(trains)[1:3]) == (0, (0, 0))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_master_before_it_is_asked_to_stop(trains, number):
+    """The next one hears it: programs have their grace."""
+    os.kill(master(trains), number)
+    trains.ok("stop", "app")
+    logs = [trains.asks("logs", "app", f"worker/{n}") for n in (0, 1)]
+    assert all("has saved" in log for log in logs), logs
+    assert (trains.status("app")["status"]["state"], trains.living()) == ("KILLED", [])
+
+
+def test_a_master_before_its_application_is_destroyed(trains):
+    os.kill(master(trains), signal.SIGKILL)
+    trains.ok("destroy", "app", "--force")
+    assert (trains.names(), trains.living()) == ([], [])
