@@ -2,6 +2,7 @@
 takes minutes; in the ordinary tests it is played (tests/engines/kubernetes/played_kueue.py)."""
 
 import os
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,19 @@ from tfapp.engines.kubernetes.pod import names
 
 pytestmark = pytest.mark.kueue
 
+# Saves how far it is, and goes on from there.
+COUNTS = """
+import os, pathlib, time
+saved = pathlib.Path(os.environ["TFAPP_CHECKPOINT_DIR"], "count")
+count = int(saved.read_text()) if saved.exists() else 0
+print("begins at", count, flush=True)
+while True:
+    count += 1
+    if os.environ["TFAPP_INDEX"] == "0":
+        saved.with_suffix(".new").write_text(str(count))
+        saved.with_suffix(".new").replace(saved)
+    time.sleep(0.1)
+"""
 NOT_BUILT = "`python examples/kubernetes-cluster/cluster.py build --kueue` does that, in 7 minutes"
 WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/namespaces/{}/workloads"
 
@@ -109,12 +123,13 @@ def test_the_second_application_begins_when_the_first_has_ended(tfapp, queue):
 
 
 def test_an_application_that_is_evicted_goes_on_later(tfapp, namespace, queue):
-    """For one of higher priority, as a whole; nothing is charged."""
+    """For one of higher priority, as a whole, from its checkpoint; nothing is charged."""
     important = f"{namespace.name}-important"
     classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
     namespace.api.call("POST", classes, {"metadata": {"name": important}, "value": 1000})
     try:
-        tfapp.run(tfapp.program(programs.GOES_ON), "usual", "-w", 3, "--queue", queue)
+        saves = ("--checkpoints", tfapp.work / "checkpoints")
+        tfapp.run(tfapp.program(COUNTS), "usual", "-w", 3, "--queue", queue, *saves)
         option = ("--option", "site.global.kubernetes.priority.class", important)
         tfapp.run(tfapp.program(programs.GOES_ON), "urgent", "-w", 2, "--queue", queue, *option)
         wait_for(lambda: waiting(tfapp, "usual", 3), "wait of all of it")
@@ -124,6 +139,8 @@ def test_an_application_that_is_evicted_goes_on_later(tfapp, namespace, queue):
         tfapp.forms("usual", 2)
         status = tfapp.status("usual")["status"]
         assert (status["restarts"], status["losses"]) == (0, 0)
+        begun = re.findall(r"^begins at (\d+)", tfapp.asks("logs", "usual", "worker/0"), re.M)
+        assert int(begun[-1]) > 0, begun
         tfapp.ok("stop", "usual")
     finally:
         namespace.api.call("DELETE", f"{classes}/{important}")
