@@ -39,8 +39,8 @@ def test_of_two_that_create_one_name_one_wins(tfapp):
     assert sorted(ended) == [0, 75]
     assert ended[75].endswith(
         "error: there is an application app already\n"
-        "  `tfapp start app` runs it again as it was, --replace runs the present files in its "
-        "place, `tfapp destroy app` deletes it.\n"
+        "  --replace runs the present files in its place. Once it has ended, `tfapp start app` "
+        "runs it again as it was, and `tfapp destroy app` deletes it.\n"
     )
     assert tfapp.names() == ["app"]
     assert tfapp.status("app")["status"]["state"] == "SUCCEEDED"

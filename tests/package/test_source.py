@@ -115,3 +115,18 @@ def test_a_pattern_that_is_none(tmp_path):
     (tmp_path / "train.py").write_text("")
     (tmp_path / ".tfappignore").write_text("a\n!\n")
     assert refusal(tmp_path).startswith(f"{tmp_path.name}/.tfappignore: error: ")
+
+
+def test_all_faults_are_told_at_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for path in ("a/x", "b/x"):
+        (tmp_path / path).parent.mkdir()
+        (tmp_path / path).write_text(path)
+    with pytest.raises(InvalidPackageError) as caught:
+        collect_user_files(["none.py", "a/", "b/", "also-none"])
+    text = report(caught.value.problems, tmp_path)
+    assert [line.split(":")[0] for line in text.splitlines() if ": error: " in line] == [
+        "none.py",
+        "b/x",
+        "also-none",
+    ]

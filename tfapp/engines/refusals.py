@@ -44,8 +44,8 @@ def no_such_run(name: str, number: int, runs: Iterable[int]) -> NotFoundError:
 def exists(name: str) -> ExistsError:
     return ExistsError(
         f"there is an application {name} already",
-        f"`tfapp start {name}` runs it again as it was, --replace runs the present files in its "
-        f"place, `tfapp destroy {name}` deletes it.",
+        f"--replace runs the present files in its place. Once it has ended, `tfapp start {name}` "
+        f"runs it again as it was, and `tfapp destroy {name}` deletes it.",
     )
 
 

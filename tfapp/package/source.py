@@ -51,10 +51,11 @@ def open_source(path: Path, label: str, programs: bool = True) -> Source:
         hint = did_you_mean(label, app_packages(), hint)
         raise UnsafeSourceError("", _NO_PACKAGE, nearby_hint(path, hint), UNUSABLE)
     except UnsafeSourceError as refused:
-        raise _invalid(label, refused) from refused
+        raise InvalidPackageError((_problem(label, refused),)) from refused
     except OSError as error:
         message = f"the package cannot be read: {error.strerror}"
-        raise _invalid(label, UnsafeSourceError("", message, _PERMISSIONS, UNUSABLE)) from error
+        unusable = UnsafeSourceError("", message, _PERMISSIONS, UNUSABLE)
+        raise InvalidPackageError((_problem(label, unusable),)) from error
 
 
 def _kept(files: dict[str, T], programs: bool) -> dict[str, T]:
@@ -75,10 +76,11 @@ def collect_user_files(
     """The files of `--files`, by their path below `files/` in a container. A file or a folder is
     shipped under its own name; of a folder that is written with a slash at its end, or as ".", the
     content alone. `note` is called with what is left out of a folder, and when the files are many
-    megabytes. InvalidPackageError for a path that does not exist or is not safe to ship, and for
+    megabytes. InvalidPackageError for all paths that do not exist or are not safe to ship, and for
     two files that would have one path."""
     found: dict[str, Path] = {}
     size = 0
+    problems: list[Problem] = []
     for given in paths:
         path = Path(given)
         try:
@@ -90,11 +92,13 @@ def collect_user_files(
             if words:
                 note(f"{path}: does not ship {first_of(words, _MOST)}")
         except UnsafeSourceError as refused:
-            raise _invalid(str(path), refused) from refused
+            problems.append(_problem(str(path), refused))
         except OSError as error:
             message = f"it cannot be read: {error.strerror}"
             unusable = UnsafeSourceError("", message, _PERMISSIONS, UNUSABLE)
-            raise _invalid(str(path), unusable) from error
+            problems.append(_problem(str(path), unusable))
+    if problems:
+        raise InvalidPackageError(problems)
     if size > LARGE:
         note(
             f"ships {size / 1e6:.0f} MB, which every container gets: data is better read from a "
@@ -132,7 +136,6 @@ def _user_files(path: Path) -> Listing:
     )
 
 
-def _invalid(label: str, refused: UnsafeSourceError) -> InvalidPackageError:
+def _problem(label: str, refused: UnsafeSourceError) -> Problem:
     place = f"{label.rstrip('/')}/{refused.path}" if refused.path else label
-    problem = Problem(Position(place), refused.code, refused.message, hint=refused.hint)
-    return InvalidPackageError((problem,))
+    return Problem(Position(place), refused.code, refused.message, hint=refused.hint)
