@@ -63,8 +63,8 @@ INSTEAD = {
     "update": "`tfapp create NAME --appdef DIR --replace` runs the present package in its place.",
     "upgrade": "`tfapp create NAME --appdef DIR --replace` runs the present package in its place.",
     "build": "`tfapp validate DIR` checks a package, `tfapp compile DIR` shows what it becomes.",
-    "am-suicide": "`tfapp kill-container NAME INSTANCE` tests recovery. No command kills the master: "
-    "another one would take its place.",
+    "am-suicide": "`tfapp kill-container NAME INSTANCE` tests recovery. "
+    "No command kills the master: another one would take its place.",
     "install-package": _FILES,
     "install-client": _FILES,
     "package": _FILES,
