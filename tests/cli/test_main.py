@@ -11,7 +11,7 @@ import pytest
 import tfapp
 from tests import programs
 from tests.cli.played_engine import shell
-from tfapp.cli.commands import COMMANDS, INSTEAD
+from tfapp.cli.commands import COMMANDS, HEADINGS, INSTEAD
 from tfapp.cli.main import Outcome, dispatch, error_boundary, main
 from tfapp.cli.parser import parse
 from tfapp.engines import ENGINES
@@ -112,6 +112,16 @@ def test_help_of_a_command_is_its_docstring(capsys):
         assert (
             "Stops running applications and waits until they have ended." in capsys.readouterr().out
         )
+
+
+def test_help_has_each_command_once_below_its_heading(tmp_path):
+    dispatch([], a_shell := shell(tmp_path))
+    _, *groups = re.split(
+        "|".join(f"(?m:^{text}:$)" for text in HEADINGS.values()), a_shell.err.text
+    )
+    firsts = [group.split()[0] for group in groups]
+    assert firsts == list(HEADINGS)
+    assert re.findall(r"(?m)^  ([a-z][a-z-]+)  ", "".join(groups)) == list(COMMANDS)
 
 
 def test_help_fits_a_narrow_terminal(tmp_path, monkeypatch, capsys):

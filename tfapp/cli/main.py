@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import tfapp
-from tfapp.cli.commands import COMMANDS, INSTEAD
+from tfapp.cli.commands import COMMANDS, HEADINGS, INSTEAD
 from tfapp.cli.parser import HelpFormatter, Parser, parse
 from tfapp.cli.shell import Shell, current_shell
 from tfapp.close_match import did_you_mean
@@ -97,12 +97,16 @@ def _is_text(word: str) -> bool:
 def main_parser() -> argparse.ArgumentParser:
     """The parser of `tfapp --help` and `tfapp --version`."""
     width = max(map(len, COMMANDS))
-    rows = [f"  {name:{width}}  {summary}" for name, (_, summary) in COMMANDS.items()]
+    rows = []
+    for name, (_, summary) in COMMANDS.items():
+        if name in HEADINGS:
+            rows += ["", f"{HEADINGS[name]}:"]
+        rows.append(f"  {name:{width}}  {summary}")
     parser = Parser(
         prog="tfapp",
         usage="tfapp COMMAND ...",
         description=tfapp.__doc__,
-        epilog="commands:\n" + "\n".join(rows) + "\n\n`tfapp COMMAND --help` says more.",
+        epilog="\n".join(rows[1:]) + "\n\n`tfapp COMMAND --help` says more.",
         formatter_class=HelpFormatter,
     )
     told = "show the versions of tfapp, Python and TensorFlow, and the engines found"

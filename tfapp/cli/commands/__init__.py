@@ -22,10 +22,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "start": ("tfapp.cli.commands.start", "run an application again, unchanged"),
     "stop": ("tfapp.cli.commands.stop", "stop running applications"),
     "wait": ("tfapp.cli.commands.wait", "wait for the end of an application"),
-    "status": ("tfapp.cli.commands.status", "show the state of an application"),
-    "diagnostics": ("tfapp.cli.commands.diagnostics", "show what has happened to an application"),
+    "flex": ("tfapp.cli.commands.flex", "change the number of instances while it runs"),
+    "kill-container": ("tfapp.cli.commands.kill_container", "kill a container, to test recovery"),
     "list": ("tfapp.cli.commands.list", "list applications"),
     "exists": ("tfapp.cli.commands.exists", "test whether an application exists, for scripts"),
+    "destroy": ("tfapp.cli.commands.destroy", "delete applications and their logs"),
+    "status": ("tfapp.cli.commands.status", "show the state of an application"),
+    "diagnostics": ("tfapp.cli.commands.diagnostics", "show what has happened to an application"),
     "logs": ("tfapp.cli.commands.logs", "print or follow the output of the programs"),
     "stacks": ("tfapp.cli.commands.stacks", "show where the programs are, by their stacks"),
     "exec": ("tfapp.cli.commands.exec", "run a command, or a shell, beside a program"),
@@ -40,11 +43,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("tfapp.cli.commands.report", "write an application's page as one file"),
     "history": ("tfapp.cli.commands.history", "list and compare runs that have ended"),
     "fetch": ("tfapp.cli.commands.fetch", "copy files of an application's checkpoint folder"),
-    "flex": ("tfapp.cli.commands.flex", "change the number of instances while it runs"),
-    "kill-container": ("tfapp.cli.commands.kill_container", "kill a container, to test recovery"),
     "doctor": ("tfapp.cli.commands.doctor", "check this machine and the cluster"),
     "completion": ("tfapp.cli.commands.completion", "print a script for shell completion"),
-    "destroy": ("tfapp.cli.commands.destroy", "delete applications and their logs"),
+}
+
+# Headings of `tfapp --help`, by the command before which each stands.
+HEADINGS = {
+    "init": "app packages",
+    "create": "applications",
+    "status": "what an application does",
+    "ui": "pages, files and history",
+    "doctor": "this machine",
 }
 
 _LIST = "`tfapp list` shows the applications."
