@@ -81,7 +81,7 @@ def waiting(tfapp, name, count):
     words = f"waiting for room for {count} pods in Kueue's queue {tfapp.namespace.name}"
     found = [i["preparing"] for i in tfapp.status(name)["status"]["instances"]]
     return all(gated(pod) for label, pod in pods.items() if label) and all(
-        text.startswith(words) for text in found
+        text and text.startswith(words) for text in found
     )
 
 
