@@ -21,6 +21,7 @@ pytestmark = pytest.mark.kueue
 COUNTS = """
 import os, pathlib, time
 saved = pathlib.Path(os.environ["TFAPP_CHECKPOINT_DIR"], "count")
+saved.parent.mkdir(parents=True, exist_ok=True)
 count = int(saved.read_text()) if saved.exists() else 0
 print("begins at", count, flush=True)
 while True:
