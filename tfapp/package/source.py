@@ -98,7 +98,7 @@ def collect_user_files(
             unusable = UnsafeSourceError("", message, _PERMISSIONS, UNUSABLE)
             problems.append(_problem(str(path), unusable))
     if problems:
-        raise InvalidPackageError(problems)
+        raise InvalidPackageError(tuple(problems))
     if size > LARGE:
         note(
             f"ships {size / 1e6:.0f} MB, which every container gets: data is better read from a "
