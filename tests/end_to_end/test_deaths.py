@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.clusters.yarn.programs import SAVES_FOR
 from tests.end_to_end.command_line import (
     LIMIT,
     PLAIN_PACKAGE,
@@ -339,23 +340,10 @@ def test_a_daemon_that_an_ended_program_leaves_behind(tfapp):
     assert tfapp.living() == []
 
 
-SAVES = """
-import signal, sys, time
-def save(*_):
-    time.sleep(3)
-    print("has saved", flush=True)
-    sys.exit()
-signal.signal(signal.SIGTERM, save)
-print("begins", flush=True)
-while True:
-    time.sleep(1)
-"""
-
-
 @pytest.fixture
 def trains(tfapp):
     """Two workers that go on in the next generation."""
-    tfapp.program(SAVES)
+    tfapp.program(SAVES_FOR.format(seconds=3))
     tfapp.ok("run", "program.py", "-w", 2, "--name", "app", "--detach", "--wait", LIMIT)
     wait(lambda: runs_in(tfapp, 1, 2), lambda: tfapp.asks("diagnostics", "app"), LIMIT)
     yield tfapp

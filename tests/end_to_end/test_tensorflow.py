@@ -160,6 +160,17 @@ strategy = tf.distribute.MultiWorkerMirroredStrategy()  # line 14
 """
 
 
+def says_where_it_hung(tfapp, name: str, places: dict[str, str]) -> str:
+    """Waits for its end. What its verdict says of where all were, which `places` has."""
+    tfapp("wait", name)
+    verdict = tfapp.status(name)["status"]["verdict"]
+    assert (verdict["exit_code"], verdict["cause"]["exit"]["reason"]) == (65, "hang")
+    said = verdict["summary"].partition("Before its end, ")[2]
+    for instance, place in places.items():
+        assert f"{instance} is in {place}" in said
+    return said
+
+
 @pytest.mark.weekly
 def test_peers_that_have_not_come_are_named(tfapp):
     tfapp.program(LONELY, "lonely.py")
@@ -173,12 +184,7 @@ def test_peers_that_have_not_come_are_named(tfapp):
         return {n: g["place"] for g in groups for n in g["instances"]}, found["ended"]
 
     wait(lambda: told() == (places, ["worker/2 has ended: exit code 0"]), told, LIMIT)
-    tfapp("wait", "lonely")
-    verdict = tfapp.status("lonely")["status"]["verdict"]
-    assert (verdict["exit_code"], verdict["cause"]["exit"]["reason"]) == (65, "hang")
-    said = verdict["summary"].partition("Before its end, ")[2]
-    for name, place in places.items():
-        assert f"{name} is in {place}" in said
+    said = says_where_it_hung(tfapp, "lonely", places)
     assert "worker/2 (exit code 0) has ended before" in said
     assert tfapp.living() == []
 
@@ -196,12 +202,7 @@ def test_a_hang_says_who_it_is_that_all_wait_for(tfapp):
         return {name: group["place"] for group in groups for name in group["instances"]}
 
     wait(lambda: told() == places, "the two are told apart", LIMIT)
-    tfapp("wait", "hangs")
-    verdict = tfapp.status("hangs")["status"]["verdict"]
-    assert (verdict["exit_code"], verdict["cause"]["exit"]["reason"]) == (65, "hang")
-    said = verdict["summary"].partition("Before its end, ")[2]
-    for name, place in places.items():
-        assert f"{name} is in {place}" in said
+    says_where_it_hung(tfapp, "hangs", places)
     log = tfapp.ok("logs", "hangs", "worker/1")
     assert "tfapp:     rows at hang.py:11\n" in log
     assert tfapp.living() == []

@@ -34,17 +34,6 @@ spec:
   schedulingGates: [{name: test/held}]
   containers: [{name: tfapp}]
 """
-SAVES = """
-import signal, sys, time
-def save(*_):
-    time.sleep(20)
-    print("has saved", flush=True)
-    sys.exit()
-signal.signal(signal.SIGTERM, save)
-print("begins", flush=True)
-while True:
-    time.sleep(1)
-"""
 # Of memory that is a file's, and no process's: the kernel ends the others before this one.
 FILLS = "import os\nfile = os.memfd_create('x')\nwhile True: os.write(file, b'x' * (1 << 20))"
 
@@ -318,7 +307,7 @@ def test_the_application_goes_on(tfapp, what):
 def test_lost_while_it_stops(tfapp, when):
     """The programs have their grace."""
     app = Life(tfapp)
-    app.runs(1, program=SAVES)
+    app.runs(1, program=programs.SAVES_FOR.format(seconds=20))
     before = app.uids()
     if when == "before it is asked":
         app.lose("")

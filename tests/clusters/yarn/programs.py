@@ -28,6 +28,19 @@ print("begins")
 time.sleep(600)
 """
 
+# Asked to end, it saves for so many seconds: `SAVES_FOR.format(seconds=3)`.
+SAVES_FOR = """
+import signal, sys, time
+def save(*_):
+    time.sleep({seconds})
+    print("has saved", flush=True)
+    sys.exit()
+signal.signal(signal.SIGTERM, save)
+print("begins", flush=True)
+while True:
+    time.sleep(1)
+"""
+
 TAKES_A_WHILE = """
 import time
 print("begins", flush=True)
