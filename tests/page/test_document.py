@@ -110,10 +110,20 @@ def test_one_instance_starts_again_in_its_generation():
 
 
 def test_the_verdict_s_cause_is_marked():
-    found = history(large(), live=False)
+    """Where its instance ended, also if the others took their time."""
+    status = large()
+    found = history(status, live=False)
     assert found.until == 2400.0
-    assert found.marks[-1] == Mark(2400.0, "worker/17", large().verdict.summary)  # type: ignore[union-attr]
+    said = status.verdict.summary  # type: ignore[union-attr]
+    assert found.marks[-1] == Mark(2400.0, "worker/17", said)
     assert len(found.marks) == 4
+    starts = found.generations[-1].starts
+    instances = tuple(
+        dataclasses.replace(i, seconds=9.0) if i.instance == "worker/17" else i
+        for i in status.instances
+    )
+    found = history(dataclasses.replace(status, instances=instances), live=False)
+    assert found.marks[-1] == Mark(starts + 9.0, "worker/17", said)
 
 
 def test_old_moments_are_forgotten_and_the_picture_begins_later():

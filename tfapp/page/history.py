@@ -81,12 +81,13 @@ def history(status: ApplicationStatus, live: bool) -> History:
     moments = [dataclasses.replace(m, time=m.time - status.started) for m in status.timeline]
     until = None if live else max(status.updated - status.started, 0.0)
     generations = tuple(_generations(status, moments, until))
+    lanes = tuple(_lanes(status, generations, moments))
     return History(
         generations[0].begins if generations else 0.0,
         until,
         generations,
-        tuple(_lanes(status, generations, moments)),
-        tuple(_marks(status, moments)),
+        lanes,
+        tuple(_marks(status, moments, lanes)),
     )
 
 
@@ -168,10 +169,16 @@ def _parts(
     yield Part(since, until, RUNS)
 
 
-def _marks(status: ApplicationStatus, moments: Iterable[Moment]) -> Iterator[Mark]:
+def _marks(
+    status: ApplicationStatus, moments: Iterable[Moment], lanes: Sequence[Lane]
+) -> Iterator[Mark]:
+    """A verdict's failure stands where its instance ended: the verdict waits for the others."""
+    ended = {lane.instance: lane.parts[-1].until for lane in lanes if lane.parts}
+    cause = status.verdict.cause if status.verdict else None
     for moment in moments:
         if moment.kind in (FAILURE, IGNORED):
             yield Mark(moment.time, moment.instance, moment.text)
-        cause = status.verdict.cause if status.verdict else None
-        if moment.kind == ENDS and cause is not None:
-            yield Mark(moment.time, cause.instance, moment.text)
+        elif moment.kind == ENDS and cause is not None:
+            at = ended.get(cause.instance)
+            at = moment.time if at is None else min(at, moment.time)
+            yield Mark(at, cause.instance, moment.text)
