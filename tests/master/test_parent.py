@@ -4,6 +4,8 @@ import contextlib
 import dataclasses
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -177,6 +179,30 @@ def test_the_last_one(engine, tmp_path):
     summary = ended(engine).status.verdict.summary
     assert summary.endswith("It had 2 masters, and gets no more: site.global.master.attempts.")
     assert processes(tmp_path) == []
+
+
+# All are killed, but for the last one. The third one lasts.
+MASTERS = """
+import os, signal, sys, time
+from tfapp.master import parent
+
+def serve(turn):
+    print(turn.attempt, turn.lost, flush=True)
+    if turn.attempt == 6:
+        return 0
+    if turn.attempt == 3:
+        time.sleep(parent.AGAIN)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+parent.AGAIN = 1.0
+sys.exit(parent.Parent().keep(serve))
+"""
+
+
+def test_losses_before_a_master_that_lasts_count_no_more():
+    done = subprocess.run([sys.executable, "-c", MASTERS], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["1 0", "2 1", "3 2", "4 1", "5 2", "6 3"]
 
 
 def test_without_its_parent_all_end(engine, tmp_path):

@@ -35,6 +35,7 @@ from tfapp.processes import adopt_orphans, stat
 SILENCE = 10.0  # seconds between two signs of life after which a master is killed
 START_LIMIT = 60.0  # seconds until the first one, of a master that takes the place of another
 BEAT = 1.0  # seconds between two signs of life
+AGAIN = 600.0  # seconds that a master has to last, for the losses before it to count no more
 LOST = os.EX_TEMPFAIL  # exit code of a master after which another one has to go on
 NO_MORE = os.EX_UNAVAILABLE  # and of one that has found that there were enough of them
 MAX_LINE = 8 << 20  # bytes of a message; Linux takes less for a program's environment
@@ -45,11 +46,13 @@ _READ = 1 << 16
 @frozen
 class Turn:
     """What a master knows when it begins: its number, `killed`: whether the one before it was, else
-    it has ended what it had started, and its end of the line to the parent."""
+    it has ended what it had started, its end of the line to the parent, and how many were lost of
+    late."""
 
     attempt: int
     killed: bool
     line: socket.socket
+    lost: int = 0
 
 
 @frozen
@@ -93,22 +96,24 @@ class Parent:
         """Has masters `serve`, in a process each, until the end. Returns an exit code: that of the
         last one, or 128 and the signal that has killed it; and that of `serve`, in each of these
         processes. `begun` is called with the pid of the first one."""
-        attempt, code = 1, 0
+        attempt, code, lost = 1, 0, 0
         while True:
             line, end = socket.socketpair()
             master = self._fork()
             if not master:
                 line.close()
-                return serve(Turn(attempt, code < 0, end))
+                return serve(Turn(attempt, code < 0, end, lost))
             end.close()
             if attempt == 1:
                 begun(master)
             before, limit = code, math.inf if attempt == 1 else START_LIMIT
+            began = time.monotonic()
             code = self.look_after(master, line, limit)
             if code == NO_MORE and before < 0:
                 code = before
             elif code == LOST or (code < 0 and not self._asked):
                 attempt += 1
+                lost = 1 if time.monotonic() - began >= AGAIN else lost + 1
                 continue
             return code if code >= 0 else 128 - code
 

@@ -53,6 +53,7 @@ from tfapp.master.lifecycle import (
     Lifecycle,
 )
 from tfapp.master.messages import read_rules
+from tfapp.master.parent import AGAIN
 from tfapp.master.service import AppMaster, MasterPages, Page
 from tfapp.master.store import PUT, KeyValueStore, Owner, StoreEntry, StorePut
 from tfapp.master.watches import Watches
@@ -61,7 +62,6 @@ from tfapp.threads import in_thread
 
 MAX_MESSAGE = 4 * 1024 * 1024  # bytes; gRPC's default, and Skein's
 STREAMS_GRACE = 1.0  # seconds for clients to take what was queued for them
-AGAIN = 600.0  # seconds in which only so many coordinators are lost as are started again
 RECORD_INTERVAL = 1.0  # seconds between two statuses that are written down
 
 log = logging.getLogger(__name__)
@@ -73,8 +73,8 @@ class ServedApplication:
     its status until the coordinator publishes one. `attempt`: the number of this master of the run.
     `earlier`: the last status of the master before it; the coordinator finds it in the store.
     `lost`: whether that one was lost, else there was a suspension. `another`: whether another
-    master follows if this one is lost. `coordinators`: how many this one starts, one after another
-    within AGAIN seconds, when they are killed."""
+    master follows if this one is lost within AGAIN seconds. `coordinators`: how many this one
+    starts, one after another within these, when they are killed; as many masters follow later."""
 
     id: str  # application_<milliseconds>_<run, 4 digits>
     user: str
@@ -317,10 +317,12 @@ class Master:
         """Follows the coordinator to its end. When it is killed, another one goes on with the same
         containers, unless that has happened too often of late."""
         lost: list[float] = []
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
             ended = await driver
             while ended.code is not None and ended.code < 0 and not self._ended.done():
-                now = asyncio.get_running_loop().time()
+                now = loop.time()
                 lost = [*(one for one in lost if one > now - AGAIN), now]
                 if len(lost) >= self._application.coordinators:
                     break
@@ -334,7 +336,9 @@ class Master:
             self.end(FAILED, f"The master script cannot be started: {error}")
             return
         code = 1 if ended.code is None else ended.code
-        if code < 0 and self._application.another and self._last_status().verdict is None:
+        lasted = self._application.coordinators > 1 and loop.time() - began >= AGAIN
+        another = self._application.another or lasted
+        if code < 0 and another and self._last_status().verdict is None:
             self._put("master", "started", None)  # the next one begins anew: that may have a reason
             self.leave(f"The coordinator was lost: {ended.exit.text}")
             return

@@ -63,7 +63,7 @@ def _serve(argv: Sequence[str], turn: Turn, parent: Parent) -> int:
         lambda address: _tell(f"ready {address}"),
         lambda sentence, hint: _tell(f"error {sentence}{HINT}{hint}"),
         time.time,
-        Place(socket.gethostname(), os.getppid(), turn.attempt, turn.killed),
+        Place(socket.gethostname(), os.getppid(), turn.attempt, turn.killed, turn.lost),
         ParentLine.of(turn, parent),
     )
     return LOST if code is None else code

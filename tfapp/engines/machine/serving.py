@@ -63,13 +63,15 @@ class PreparedMaster:
 
 @frozen
 class Place:
-    """What a master knows of itself: its machine, the process id of its parent, its number, and
-    whether the one before it was killed, else it has ended what it had started."""
+    """What a master knows of itself: its machine, the process id of its parent, its number,
+    whether the one before it was killed, else it has ended what it had started, and how many were
+    lost of late."""
 
     host: str
     parent: int
     attempt: int = 1
     killed: bool = False
+    lost: int = 0
 
 
 def prepare(launcher: str, now: float) -> PreparedMaster:
@@ -123,7 +125,7 @@ async def _serve(
 ) -> int | None:
     config, lost, kept = read_config(run), place.attempt > 1, None
     if lost:
-        if place.attempt > config.attempts or not _was_lost(run):
+        if place.lost >= config.attempts or not _was_lost(run):
             return 0
         if place.killed and prepared.keeps:
             kept = read_kept(run.journal)
@@ -154,7 +156,7 @@ async def _serve(
             read_status(run) if lost and kept is None else None,
             kept.attempt if kept else place.attempt,
             lost and kept is None,
-            another=place.attempt < config.attempts,
+            another=place.lost + 1 < config.attempts,
             coordinators=config.attempts,
         )
         memory = None

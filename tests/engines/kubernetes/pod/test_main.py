@@ -126,6 +126,18 @@ async def _nothing():
     return None
 
 
+def allows_masters(where, count):
+    """So many may be lost, one after another."""
+    job = encode(make_job(attempts=count))
+    digest = hashlib.sha256(job).hexdigest()
+    (where.app / digest).write_bytes(job)
+    spec = messages.ApplicationSpec.FromString((where.app / "spec").read_bytes())
+    spec.master.files[JOB_FILE].CopyFrom(
+        messages.File(source=messages.Url(scheme="file", file=f"/x/{digest}"))
+    )
+    (where.app / "spec").write_bytes(spec.SerializeToString())
+
+
 def until(ready):
     return wait(ready, "it has not come", 60.0, every=0.01)
 
@@ -352,6 +364,37 @@ def test_a_master_that_is_lost_while_its_job_goes_on(server, place):
     assert "finalizers" in server.objects["Pod/w-1"]["metadata"], "Kueue has seen its end"
 
 
+@pytest.mark.parametrize(
+    ("limit", "failed", "then"),
+    [
+        (2, 2, 4),  # as many others follow as at the begin
+        (4, 3, 5),
+        (2, 0, 2),
+        (0, 1, 0),  # an ending is final
+    ],
+)
+def test_a_pod_that_lasts_may_be_lost_as_the_first_one(
+    server, place, monkeypatch, limit, failed, then
+):
+    monkeypatch.setattr(main, "AGAIN", 0.05)
+    where = place(FOREVER)
+    allows_masters(where, 3)
+    found = {**job(), "spec": {"backoffLimit": limit}, "status": {"failed": failed}}
+    server.put("Job/tfapp-a-1", found)
+
+    def lasts(now):
+        until(lambda: now().state and now().state.address)
+        asked = len(server.requests)
+        until(lambda: sum(r.key == "Job/tfapp-a-1" for r in server.requests[asked:]) > 3)
+        seen = server.objects["Job/tfapp-a-1"]["spec"]["backoffLimit"]
+        with connect(now().state.address, CERTIFICATE, KEY) as connection:
+            connection.shutdown(FAILED, "enough")
+        return seen
+
+    assert serve(server, where, lasts)[1] == then
+    assert server.objects["Job/tfapp-a-1"]["spec"]["backoffLimit"] == 0
+
+
 def test_a_master_that_was_taken_for_lost_can_do_nothing(server, place):
     where = place(FOREVER)
 
@@ -486,13 +529,8 @@ class Pod:
     may be lost."""
 
     def __init__(self, server, where):
-        job = make_job(attempts=3)
-        digest = hashlib.sha256(encode(job)).hexdigest()
-        (where.app / digest).write_bytes(encode(job))
+        allows_masters(where, 3)
         spec = messages.ApplicationSpec.FromString((where.app / "spec").read_bytes())
-        spec.master.files[JOB_FILE].CopyFrom(
-            messages.File(source=messages.Url(scheme="file", file=f"/x/{digest}"))
-        )
         service = skein.Service(skein.Resources(32, 1), script="true", instances=2, max_restarts=0)
         spec.services["w"].MergeFromString(service.to_protobuf().SerializeToString())
         (where.app / "spec").write_bytes(spec.SerializeToString())

@@ -56,7 +56,7 @@ from tfapp.master.ending import ending
 from tfapp.master.files import FileServer
 from tfapp.master.journal import Journal, Kept, Memory, read_kept
 from tfapp.master.launcher import SupersededError, container_id
-from tfapp.master.parent import NO_MORE, Parent, Turn
+from tfapp.master.parent import AGAIN, NO_MORE, Parent, Turn
 from tfapp.master.server import Endpoint, Master, ServedApplication
 from tfapp.master.store import StoreEntry
 from tfapp.protocol.definition import messages
@@ -230,7 +230,7 @@ class PodMaster:
         """Serves the run and writes its ending, unless its Job is suspended or starts another
         master. A run that has an ending is left alone. Returns an exit code. TfappError if that
         fails."""
-        if self._turn.attempt > self._shipped.attempts:
+        if self._turn.lost >= self._shipped.attempts:
             return NO_MORE
         beating = asyncio.ensure_future(self._parent.beat()) if self._shipped.keeps else None
         kept = read_kept(self._place.journal) if self._turn.killed else None
@@ -450,6 +450,8 @@ class PodMaster:
                 outside.superseded = lambda: master.leave("another master has the run")
                 outside.told = master.keeps
                 tasks += map(asyncio.ensure_future, (outside.keep(), outside.renew()))
+            if shipped.keeps:
+                tasks.append(asyncio.ensure_future(_lasts(record, shipped.attempts)))
 
             def end(state: str, why: str) -> None:
                 if state != FAILED:
@@ -552,6 +554,16 @@ def _job(api: Api, place: PodFolders) -> dict[str, Any]:
     except TfappError as error:
         log.error("the Job cannot be read: %s", error)
         return {}
+
+
+async def _lasts(record: PodRecord, attempts: int) -> None:
+    """A pod that has lasted may be lost as if it were the first one."""
+    while True:
+        await asyncio.sleep(AGAIN)
+        try:
+            await in_thread(record.lasts, attempts)
+        except TfappError as error:
+            log.error("the Job counts the masters of long ago, too: %s", error)
 
 
 async def _testify(outside: Outside, *told: str) -> bool:

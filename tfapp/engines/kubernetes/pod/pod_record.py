@@ -14,6 +14,7 @@ from tfapp.contract.names import KILLED, SUCCEEDED, SUSPENDED
 from tfapp.contract.status import ApplicationStatus, fitting
 from tfapp.engines.kubernetes.pod import names, record
 from tfapp.engines.kubernetes.pod.api import Api, pauses
+from tfapp.engines.kubernetes.pod.endings import failures_left
 from tfapp.engines.kubernetes.pod.events import Events
 from tfapp.engines.kubernetes.pod.failures import AwayError, ConflictError
 from tfapp.engines.kubernetes.pod.record import RecordedRun, RunState, read_run
@@ -135,6 +136,20 @@ class PodRecord:
             self._api.patch("Job", self._job, {"spec": {"backoffLimit": 0}}, FINAL_LIMIT)
         except TfappError as error:
             log.error("the Job may start another master, which ends at once: %s", error)
+
+    def lasts(self, attempts: int) -> None:
+        """Lets the Job start as many other masters as at its begin: earlier losses count no more.
+        Not after an ending. TfappError if that fails."""
+        with self._writing:
+            if self._over.is_set():
+                return
+            job = self._api.require("Job", self._job, FINAL_LIMIT)
+            more = attempts - 1 - failures_left(job)
+            limit = job["spec"].get("backoffLimit", 0)
+            if limit and more > 0:
+                version = {"resourceVersion": job["metadata"]["resourceVersion"]}
+                body = {"metadata": version, "spec": {"backoffLimit": limit + more}}
+                self._api.patch("Job", self._job, body, FINAL_LIMIT)
 
     def _values(self, ending: Ending) -> dict[str, str | None]:
         if ending.status.state == SUSPENDED:
