@@ -245,6 +245,7 @@ class Referee:
 
     def check_elastic(self, before: State, after: State, event: events.Event, wanted) -> None:
         """A generation forms with enough instances, not too early, and others join together."""
+        assert all(c.instances >= c.elastic_min for c in after.job.components), "flex leaves enough"
         if after.generation > before.generation:
             self.came = {}
         if isinstance(event, events.Answered):
