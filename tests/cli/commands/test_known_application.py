@@ -129,6 +129,30 @@ def test_status_says_whose_steps_have_stopped(tmp_path):
     assert [one["no_step_since"] for one in shown] == [None, since]
 
 
+def test_status_says_who_is_late_and_both_numbers_of_the_others(tmp_path):
+    """No instance has another name than before: only its number in TF_CONFIG is another one."""
+    members = (
+        instance("worker/0", "REQUESTED", preparing="waiting for 1 GPU"),
+        instance("worker/1", "RUNNING", task=0, step=7),
+        instance("worker/2", "RUNNING", task=1),
+    )
+    late = dataclasses.replace(status("RUNNING", *members), joined={"worker/0": 2})
+    _, a_shell = call(tmp_path, PlayedEngine(tmp_path, [late]), "status", "app")
+    lines = a_shell.out.text.splitlines()
+    cluster = next(line for line in lines if line.startswith("cluster"))
+    assert cluster.endswith(" 2 of 3 instances; the others join when they come")
+    first = lines.index(next(line for line in lines if line.startswith("INSTANCE")))
+    assert [line.split() for line in lines[first + 1 : first + 4]] == [
+        ["worker/0", "REQUESTED", "-", "-", "-"],
+        ["worker/1", "(task", "0)", "RUNNING", "-", "-", "-"],
+        ["worker/2", "(task", "1)", "RUNNING", "-", "-", "-"],
+    ]
+    _, a_shell = call(tmp_path, PlayedEngine(tmp_path, [late]), "status", "app", "--format", "json")
+    shown = json.loads(a_shell.out.text)["status"]
+    assert [one["task"] for one in shown["instances"]] == [None, 0, 1]
+    assert shown["joined"] == {"worker/0": 2}
+
+
 def test_status_shows_metrics(tmp_path):
     many = {"accuracy": 0.91234567, "b": 1.0, "c": 2.0, "loss": "nan"}
     members = (
