@@ -9,7 +9,7 @@ import pytest
 from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, PlayedEngine, failure, instance, status
 from tfapp.contract.exit import Exit
-from tfapp.contract.status import Ran, RanComponent
+from tfapp.contract.status import FAILURE, Moment, Ran, RanComponent
 from tfapp.contract.usage import Usage
 from tfapp.engines.base import Link
 
@@ -330,6 +330,37 @@ def test_an_unknown_export_group_is_44(tmp_path):
 def test_wait_gives_the_verdicts_code(tmp_path, end, code):
     engine = PlayedEngine(tmp_path, [RUNNING, end])
     assert call(tmp_path, engine, "wait", "app")[0] == code
+
+
+BACK = Moment(1.0e9 + 9, "the application's master was lost and is back", FAILURE)
+
+
+@pytest.mark.parametrize(
+    ("words", "verdict"),
+    [(("wait", "app"), [f"app: {SUCCESS.summary}"]), (("logs", "app", "worker/0", "-f"), [])],
+    ids=("wait", "logs -f"),
+)
+def test_who_follows_is_told_what_is_survived_meanwhile(tmp_path, words, verdict):
+    """And not what was before."""
+    before = Moment(1.0e9 + 1, "worker/1 was lost in generation 1", FAILURE, "worker/1")
+    history = [
+        dataclasses.replace(RUNNING, timeline=(before,)),
+        dataclasses.replace(RUNNING, timeline=(before, BACK)),
+        dataclasses.replace(RUNNING, timeline=(before, BACK), generation=2),
+        dataclasses.replace(SUCCEEDED, timeline=(before, BACK)),
+    ]
+    engine = PlayedEngine(tmp_path, history)
+    engine.find = lambda name, run=None: engine.find_first()
+    engine.write_log("worker/0", "one\n")
+    code, a_shell = call(tmp_path, engine, *words)
+    assert (code, a_shell.err.text.splitlines()) == (0, [f"app: {BACK.text}", *verdict])
+
+
+def test_status_says_what_was_survived_also_where_nothing_was_charged(tmp_path):
+    back = dataclasses.replace(RUNNING, timeline=(BACK,))
+    _, a_shell = call(tmp_path, PlayedEngine(tmp_path, [back]), "status", "app")
+    assert f"last failure  {BACK.text}\n" in a_shell.out.text
+    assert "restarts" not in a_shell.out.text
 
 
 def test_wait_gives_up(tmp_path):
