@@ -1,7 +1,7 @@
 """The master of an application on this machine is killed while two workers train: seconds until the
-next one answers, until the command that follows says so, and until N clients, each with what a
-runner has, have found it; and the steps of the training while there is no master, with those just
-before and after."""
+next one answers, until the command and the Python call that follow say so, and until N clients,
+each with what a runner has, have found it; and the steps of the training while there is no master,
+with those just before and after."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import re
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -38,6 +39,7 @@ LIMIT = 120.0  # seconds for anything
 ANSWERS, VIEW, FOUND, STEPS = 3.0, 3.0, 10.0, 0.98  # the bars
 PROGRAM = Path(__file__).with_name("lost_master_steps.py")
 BACK = re.compile("the application's master was lost and is back")
+CALL = "import tfapp; tfapp.open('lost', engine='local').follow()"
 
 
 def master_of(run: RunFolder) -> MasterState:
@@ -61,26 +63,45 @@ def kill(run: RunFolder) -> float:
     return now
 
 
+class Follower:
+    """A process that follows an application, and when it has said that the master is back."""
+
+    def __init__(self, process: subprocess.Popen[str]):
+        self.process = process
+        self.back: list[float] = []  # seconds since 1970
+        self.said = threading.Event()  # anything
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said.set()
+            if BACK.search(line):
+                self.back.append(time.time())
+
+
 class Training:
-    """Two workers that train, and a command that follows them."""
+    """Two workers that train, and a command and a Python call that follow them."""
 
     def __init__(self, folder: Path):
         self._times = folder / "times"
         tfapp = CommandLine(folder, folder / "home")
-        self.command = tfapp.start(
+        command = tfapp.start(
             *("run", PROGRAM, "-w", 2, "--name", "lost", "--files", EXAMPLE),
             *("--option", "site.global.master.attempts", MASTERS, "--", self._times),
         )
-        self._back: list[float] = []  # when the command has said that the master is back
-        threading.Thread(target=self._read, daemon=True).start()
+        self._followers = [Follower(command)]
         wait(lambda: len(self.times()) > 20, "the training", LIMIT)
+        call = subprocess.Popen(
+            (sys.executable, "-c", CALL),
+            env={**os.environ, "TFAPP_HOME": str(tfapp.home)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._followers.append(Follower(call))
+        wait(self._followers[-1].said.is_set, "the Python call", LIMIT)
         self.run = LocalEngine(tfapp.home, environ=dict(os.environ))._home.app("lost").run(1)
-
-    def _read(self) -> None:
-        assert self.command.stderr is not None
-        for line in self.command.stderr:
-            if BACK.search(line):
-                self._back.append(time.time())
 
     def times(self) -> list[float]:
         """When steps were made, in seconds since 1970."""
@@ -88,16 +109,19 @@ class Training:
             return []
         return [float(line) for line in self._times.read_text().split("\n")[:-1]]
 
-    def lost_and_back(self) -> tuple[float, float]:
-        """Seconds from the kill to an answer, and from that to the command that follows."""
-        told = len(self._back)
+    def lost_and_back(self) -> tuple[float, ...]:
+        """Seconds from the kill to an answer, and from that to the command and to the Python call
+        that follow."""
+        told = [len(one.back) for one in self._followers]
         with opened(self.run) as client:
             client.put("benchmark.before", b"")
             killed = kill(self.run)
             client.put("benchmark.after", b"")
             answered = time.time()
-        wait(lambda: len(self._back) > told, "the command that follows", LIMIT)
-        return answered - killed, max(0.0, self._back[told] - answered)
+        for one, before in zip(self._followers, told):
+            wait(lambda o=one, n=before: len(o.back) > n, "who follows", LIMIT)
+        back = [one.back[before] for one, before in zip(self._followers, told)]
+        return answered - killed, *(max(0.0, moment - answered) for moment in back)
 
     def away(self) -> float:
         """The steps a second while there is no master, over those before and after."""
@@ -121,11 +145,12 @@ class Training:
 
     def close(self) -> None:
         """Ends it."""
-        self.command.send_signal(signal.SIGINT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.command.wait(LIMIT)
-        self.command.kill()
-        self.command.wait()
+        self._followers[0].process.send_signal(signal.SIGINT)
+        for one in self._followers:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                one.process.wait(LIMIT)
+            one.process.kill()
+            one.process.wait()
 
 
 def steps(times: Sequence[float], begin: float, end: float) -> float:
@@ -197,8 +222,10 @@ def main(rounds: int, count: int) -> None:
         training = Training(Path(folder).resolve())
         try:
             found = [training.lost_and_back() for _ in range(rounds)]
-            say("the next master answers", [one for one, _ in found], ANSWERS)
-            say("the command that follows says so, after that", [two for _, two in found], VIEW)
+            answers, command, call = zip(*found)
+            say("the next master answers", answers, ANSWERS)
+            say("the command that follows says so, after that", command, VIEW)
+            say("the Python call that follows does, after that", call, VIEW)
             shares = [training.away() for _ in range(rounds)]
             say("the steps without a master", shares, STEPS, "x", least=True)
         finally:

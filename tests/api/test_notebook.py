@@ -13,7 +13,7 @@ from jupyter_client.manager import start_new_kernel
 
 import tfapp
 from tfapp.api.notebook import curve, table
-from tfapp.contract.status import ApplicationStatus, Curve, InstanceStatus
+from tfapp.contract.status import FAILURE, ApplicationStatus, Curve, InstanceStatus, Moment
 from tfapp.engines.base import Application
 
 ROOT = Path(tfapp.__file__).parents[1]
@@ -140,3 +140,11 @@ def test_the_table_has_the_curve_of_a_metric_beside_its_value():
     )
     shown = table(Application("app", "local", "application_1_0001", 1, True, status))
     assert ">loss 0.25 \u2588\u2584\u2581, accuracy 0.5<" in shown
+
+
+def test_the_table_has_the_last_failure():
+    failures = [Moment(at, text, FAILURE) for at, text in ((1.0, "before"), (2.0, "<b>lost</b>"))]
+    status = ApplicationStatus(*("app", "RUNNING", 1, 0.0, 9.0, ()), timeline=tuple(failures))
+    shown = table(Application("app", "local", "application_1_0001", 1, True, status))
+    assert "<div>last failure: &lt;b&gt;lost&lt;/b&gt;</div>" in shown
+    assert "before" not in shown

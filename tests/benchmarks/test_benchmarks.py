@@ -43,6 +43,7 @@ HERE = {
     "lost_master --rounds 1 --clients 20": (
         rf"{SPREAD}the next master answers {AT_MOST}",
         rf"{SPREAD}the command that follows says so, after that {AT_MOST}",
+        rf"{SPREAD}the Python call that follows does, after that {AT_MOST}",
         r" +[\d.]+x  \([\d.]+ to [\d.]+\)  the steps without a master "
         r"\((met|missed): at least 0.98x\)",
         rf"{SPREAD}20 clients have found it {AT_MOST}",

@@ -18,7 +18,7 @@ from tfapp.cli.live import (
     stopper_for,
 )
 from tfapp.contract.exit import Exit
-from tfapp.contract.status import Moment
+from tfapp.contract.status import FAILURE, Moment
 from tfapp.engines.base import Link, LogFile
 from tfapp.errors import TimedOutError, UnavailableError
 
@@ -82,12 +82,28 @@ def test_why_it_starts_again_is_told_once(tmp_path, terminal):
             at("SUCCEEDED", begin, failed, again, flexed, over, verdict=SUCCESS),
         ],
     )
-    a_shell = shell(tmp_path, err=Output(terminal))
+    a_shell = shell(tmp_path, err=Output(terminal), environ={"TERM": "xterm"})
     assert run(engine, a_shell) == 0
     assert a_shell.err.text.count("app: worker/1 ended with exit code 7\n") == 1
     assert a_shell.err.text.count("app: worker: 2 -> 3\n") == 1
     assert "generation" not in a_shell.err.text
     assert a_shell.err.text.count(SUCCESS.summary) == 1
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_what_happens_while_it_forms_is_told(tmp_path, terminal):
+    """On a terminal once there are no rows any more."""
+    back = Moment(1.0e9 + 5, "the application's master was lost and is back", FAILURE)
+    worker = instance("worker/0", "WAITING")
+    history = [
+        status("FORMING", worker),
+        dataclasses.replace(status("FORMING", worker), timeline=(back,)),
+        dataclasses.replace(status("RUNNING", instance("worker/0", "RUNNING")), timeline=(back,)),
+        status("SUCCEEDED", instance("worker/0", "SUCCEEDED"), verdict=SUCCESS),
+    ]
+    a_shell = shell(tmp_path, err=Output(terminal), environ={"TERM": "xterm"})
+    assert run(PlayedEngine(tmp_path, history), a_shell) == 0
+    assert a_shell.err.text.count(f"app: {back.text}\n") == 1
 
 
 def test_what_a_browser_can_look_at_and_what_it_waits_for(tmp_path):
@@ -100,7 +116,7 @@ def test_what_a_browser_can_look_at_and_what_it_waits_for(tmp_path):
     page = Link("", "page", "http://manager/proxy/app/")
     for terminal in (False, True):
         engine = PlayedEngine(tmp_path, history, links=(page,), waits="The queue is full.")
-        a_shell = shell(tmp_path, err=Output(terminal))
+        a_shell = shell(tmp_path, err=Output(terminal), environ={"TERM": "xterm"})
         assert run(engine, a_shell) == 0
         assert "app: http://manager/proxy/app/\n" in a_shell.err.text
         assert "The queue is full." in a_shell.err.text
@@ -320,7 +336,7 @@ def test_a_short_run_tells_its_last_metrics(tmp_path, terminal):
         tmp_path,
         [status("FORMING", members[0]), status("SUCCEEDED", members[1], verdict=SUCCESS)],
     )
-    a_shell = shell(tmp_path, err=Output(terminal))
+    a_shell = shell(tmp_path, err=Output(terminal), environ={"TERM": "xterm"})
     assert run(engine, a_shell) == 0
     assert a_shell.err.text.count("worker/0: step 100, loss 0.25\n") == 1
 

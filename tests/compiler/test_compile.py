@@ -32,6 +32,7 @@ from tfapp.contract.job import (
 )
 from tfapp.contract.names import STORAGE_DIR
 from tfapp.errors import InvalidPackageError
+from tfapp.frozen import replace
 from tfapp.package.model import CommandOrder
 from tfapp.problems import Position
 
@@ -114,6 +115,17 @@ def test_the_job_of_a_package():
         limits=make_limits(lifetime=3600.0, stop_grace=2.5),
         failure=FAILURE_POLICY,
     )
+
+
+@pytest.mark.parametrize(
+    ("instances", "least", "forms_with"), [(8, 4, 4), (4, 4, 4), (8, None, 0), (1, 1, 0)]
+)
+def test_a_generation_forms_with_as_many_instances_as_resources_say(instances, least, forms_with):
+    """Also where that is all of them: there may be more later."""
+    asked = resources("worker", instances, least=least)
+    built = package(component("worker"))
+    built = replace(built, resources={**built.resources, "worker": asked})
+    assert compile_with(built).job.component("worker").elastic_min == forms_with
 
 
 def test_the_same_input_gives_the_same_output_and_stays_as_it_was():

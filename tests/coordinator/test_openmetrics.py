@@ -8,7 +8,7 @@ import socket
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as families
 
-from tests.page.applications import instance, large, restarted
+from tests.page.applications import elastic, instance, large, restarted
 from tfapp.contract.status import FeedStatus
 from tfapp.contract.usage import Usage
 from tfapp.coordinator.openmetrics import TYPE, served, text
@@ -67,6 +67,16 @@ def test_what_is_told():
         ("tfapp_feed_rows_per_second",): 99.5,
         ("tfapp_feed_lost_rows",): 3,
     }
+
+
+def test_instances_that_are_late_are_counted_by_their_state():
+    found = values(elastic())
+    assert {key[2]: value for key, value in found.items() if key[0] == "tfapp_instances"} == {
+        ("state", "RUNNING"): 6,
+        ("state", "REQUESTED"): 2,
+    }
+    steps = {key[1][1] for key in found if key[0] == "tfapp_step"}
+    assert steps == {f"worker/{n}" for n in (1, 2, 3, 4, 6, 7)}, "by their names, not their tasks"
 
 
 @pytest.mark.parametrize("status", [restarted(), large()], ids=("restarted", "large"))

@@ -127,6 +127,19 @@ def test_it_tells_what_holds_it_back(kind, until):
         assert status(other.state, SINCE, SINCE).held is None
 
 
+def test_it_tells_what_holds_back_instances_that_flex_adds_while_it_runs():
+    """One that is late is held back too, and nothing waits for it."""
+    world = World(job("worker=1")).play("1 all answer\n3 flex worker +1\n4 worker/1 waits queue\n9")
+    shown = status(world.state, SINCE, SINCE)
+    assert shown.state == "RUNNING"
+    assert shown.held is not None
+    assert (shown.held.kind, shown.held.until) == ("queue", None)
+    late = World(job("worker=2:1", limits=make_limits(elastic_wait=5)))
+    late.play("1 worker/0 answers\n1 worker/1 waits queue\n9")
+    shown = status(late.state, SINCE, SINCE)
+    assert (shown.state, shown.size, shown.held) == ("RUNNING", "1 of 2", None)
+
+
 def test_it_runs_once_one_of_its_programs_does():
     world = World(job("worker=2"))
     world.play("1 all answer")

@@ -1,9 +1,15 @@
 """Whoever is killed in the middle: the rest ends, the verdict says why, nothing is left."""
 
+import functools
 import http.server
+import json
 import os
+import re
 import signal
+import subprocess
+import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +22,7 @@ from tests.end_to_end.command_line import (
     known_of,
     read_until,
 )
+from tests.page.served import document, served
 from tests.waiting import wait
 from tfapp.coordinator.main import CUT_SHORT
 from tfapp.engines.machine.folders import Home
@@ -208,6 +215,10 @@ def test_coordinators_that_are_lost_too_often(running):
     running.ok("stop", "app")
 
 
+def master(running) -> int:
+    return read_state(Home(running.home).app("app").run(1)).process.pid
+
+
 def told(running) -> tuple[int, int, int, list[str]]:
     found = running.status("app")["status"]
     states = [i["state"] for i in found["instances"]]
@@ -258,6 +269,98 @@ def test_a_master(running):
     running.ok("start", "app", "--detach", "--wait", LIMIT)
     assert running.status("app")["run"] == 2
     running.ok("stop", "app")
+
+
+COUNTS = """
+import itertools, os, time
+for number in itertools.count():
+    print('at work', number, flush=True)
+    if os.path.exists({told!r}):
+        break
+    time.sleep(0.02)
+"""
+PYTHON_CALL = """
+import threading
+import tfapp
+app, seen = tfapp.open('app', engine='local'), []
+waits = threading.Thread(target=lambda: seen.append(app.wait()))
+waits.start()
+followed = app.follow()
+waits.join()
+assert seen == [followed]
+"""
+
+
+class Following:
+    """A process that follows an application, and what it has written."""
+
+    def __init__(self, folder: Path, name: str, start: Callable[..., subprocess.Popen]):
+        self.out, self.err = folder / f"{name}.out", folder / f"{name}.err"
+        with self.out.open("wb") as out, self.err.open("wb") as err:
+            self.process = start(stdout=out, stderr=err)
+
+    def shows(self, text: str) -> None:
+        """Waits for this output."""
+        wait(lambda: text in self.out.read_text(), self.err.read_text, LIMIT)
+
+    def tells(self, text: str) -> None:
+        wait(lambda: text in self.err.read_text(), self.err.read_text, LIMIT)
+
+    def ended(self) -> None:
+        """Well, having told once that the master is back."""
+        assert self.process.wait(LIMIT) == 0, self.err.read_text()
+        said = self.err.read_text()
+        assert said.splitlines().count(f"app: {BACK}") == 1, said
+
+    def counted(self) -> None:
+        """Its output has every line of the program once, in order."""
+        lines = [line for line in self.out.read_text().splitlines() if line.startswith("at work")]
+        assert lines == [f"at work {number}" for number in range(len(lines))]
+
+
+@pytest.fixture
+def begin(tfapp):
+    """Begins to follow, by a command of tfapp unless `start` is given."""
+    begun = []
+
+    def begin(name: str, *words: object, start: Callable[..., subprocess.Popen] = tfapp.start):
+        begun.append(Following(tfapp.work, name, functools.partial(start, *words)))
+        return begun[-1]
+
+    yield begin
+    for one in begun:
+        one.process.kill()
+        one.process.wait()
+
+
+def test_whoever_follows_sees_that_a_master_was_lost_and_is_back(tfapp, begin):
+    """And misses no line of a program, and sees none twice."""
+    done = tfapp.work / "done"
+    tfapp.program(COUNTS.format(told=str(done)))
+    creates = begin("create", "create", "app", "--appdef", PLAIN_PACKAGE, "--files", "program.py")
+    creates.shows("at work 5")
+    waits = begin("wait", "wait", "app")
+    logs = begin("logs", "logs", "app", "worker/0", "-f")
+    logs.shows("at work 5")
+    environ = {**os.environ, "TFAPP_HOME": str(tfapp.home)}
+    call = functools.partial(subprocess.Popen, env=environ)
+    calls = begin("call", (sys.executable, "-c", PYTHON_CALL), start=call)
+    calls.shows("at work 5")
+    everybody = creates, waits, logs, calls
+    with served(tfapp, "app") as address:
+        assert BACK not in json.dumps(document(address))
+        os.kill(master(tfapp), signal.SIGKILL)
+        wait(lambda: BACK in json.dumps(document(address)), "the page", LIMIT)
+        assert document(address)["words"].startswith("Generation 1 runs. 2 instances: 2 running.")
+        for one in everybody:
+            one.tells(f"app: {BACK}")
+        assert re.search(f"^last failure +{BACK}$", tfapp.asks("status", "app"), re.M)
+        done.touch()
+        for one in everybody:
+            one.ended()
+    for one in (creates, logs, calls):
+        one.counted()
+    assert (told(tfapp)[:3], tfapp.living()) == ((1, 0, 0), [])
 
 
 def test_the_command_line(tfapp):
@@ -349,10 +452,6 @@ def trains(tfapp):
     yield tfapp
     if "app" in tfapp.names():
         tfapp.ok("destroy", "app", "--force")
-
-
-def master(trains) -> int:
-    return read_state(Home(trains.home).app("app").run(1)).process.pid
 
 
 def test_a_master_that_hangs(trains):

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from tests.end_to_end.command_line import LIMIT, PLAIN_PACKAGE
-from tests.end_to_end.trainings import RUNNER, Application, wait_until
+from tests.end_to_end.trainings import RUNNER, Application, wait_until, with_policy
 from tfapp.shipped import app_packages_dir
 
 pytestmark = pytest.mark.slow
@@ -173,3 +173,91 @@ def assert_no_step_is_lost(training, tfapp):
     tfapp.ok("start", "app", "--detach", "--wait", LIMIT)
     training.begins(*[[fourth]] * 2)
     tfapp.ok("stop", "app", "--force")
+
+
+# TensorFlow's own way: whoever gets SIGTERM names a step, at whose end all save and exit.
+PREEMPTED = """
+import os, time
+import tensorflow as tf
+
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+with strategy.scope():
+    step = tf.Variable(0, dtype=tf.int64, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
+    total = tf.Variable(0, dtype=tf.int64, aggregation=tf.VariableAggregation.SUM)
+checkpoint = tf.train.Checkpoint(step=step, total=total)
+handler = tf.distribute.experimental.PreemptionCheckpointHandler(
+    strategy.cluster_resolver, checkpoint, os.environ["TFAPP_CHECKPOINT_DIR"]
+)
+
+@tf.function
+def train():
+    def replica():
+        step.assign_add(tf.constant(1, tf.int64))
+        total.assign_add(tf.constant(1, tf.int64))  # of all workers together
+    strategy.run(replica)
+
+print("goes on at step", int(step.numpy()), flush=True)
+first = int(step.numpy())
+try:
+    while True:
+        handler.run(train)
+        if int(step.numpy()) == first + 5:
+            print("is under way", flush=True)
+        time.sleep(0.02)
+except SystemExit as end:
+    assert int(total.numpy()) == 2 * int(step.numpy())
+    print("exits with", end.code, "at step", int(step.numpy()), flush=True)
+    raise
+"""
+_EXITED = re.compile(r"^exits with 42 at step (\d+)$", re.MULTILINE)
+
+
+@pytest.mark.weekly
+def test_the_preemption_handler_of_tensorflow_saves_at_one_step(tfapp, tmp_path):
+    """At the end of a program, of a container, and of the application by `tfapp stop`."""
+    plain, policy = app_packages_dir() / "tensorflow", "{startupSeconds: 0}"
+    package = with_policy(plain, tmp_path / "package", policy)
+    training = trained(tfapp, tmp_path, PREEMPTED, package)
+    begun = [0]
+    causes = (
+        ("program.py", r"worker/[01] on 127.0.0.1 ended with exit code 42 in generation 1"),
+        (RUNNER, "worker/1 on 127.0.0.1 was lost in generation 2: its container ended"),
+    )
+    for what, cause in causes:
+        goes_on(training, begun)
+        training.signal("worker/1", what, 15)
+        begun.append(exited(training, len(begun)))
+        goes_on(training, begun)
+        status = training.status()
+        assert (status["restarts"], status["losses"]) == (len(begun) - 1, 0), "one charge each"
+        assert re.search(cause, training.told())
+    tfapp.ok("stop", "app")
+    assert tfapp.status("app")["status"]["state"] == "KILLED"
+    last = exited(training, len(begun))
+    tfapp.ok("start", "app", "--detach", "--wait", LIMIT)
+    goes_on(training, [last])
+    tfapp.ok("stop", "app", "--force")
+
+
+def goes_on(training, steps):
+    """Both workers have gone on at these steps, and trained on from the last one."""
+    training.begins(steps, steps)
+
+    def under_way():
+        assert training.status()["verdict"] is None, training.told()
+        logs = [training.log(worker) for worker in ("worker/0", "worker/1")]
+        return all(log.count("is under way") == len(steps) for log in logs)
+
+    wait_until(under_way, training.told)
+
+
+def exited(training, times):
+    """The step at which both workers have saved and exited with 42, once they have so often."""
+
+    def steps():
+        found = [_EXITED.findall(training.log(worker)) for worker in ("worker/0", "worker/1")]
+        return found if [len(each) for each in found] == [times, times] else None
+
+    first, second = wait_until(steps, training.told)
+    assert first == second
+    return int(first[-1])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 
-def train(context, folder):
+def train(context, folder, last=3):
     """Its model is the ids that it got. It saves them and the feed's state after every fifth batch,
-    and goes on from the newest state that all programs of a generation have saved. Generations 1
-    and 2 stop after 20 batches, to be ended there."""
+    and goes on from the newest state that all programs of a generation have saved. Generations
+    before the `last` one stop after 20 batches, to be ended there."""
     import json
     import pathlib
     import time
@@ -28,6 +28,6 @@ def train(context, folder):
             path = pathlib.Path(folder, f"{context.generation:03}-{number:06}-{context.index}")
             path.write_text(json.dumps(model))
             path.rename(path.with_suffix(".json"))
-        while context.generation < 3 and number == 20:
+        while context.generation < last and number == 20:
             time.sleep(0.05)
     return {"ids": mine, "base": base}

@@ -17,6 +17,8 @@ from tfapp.api.feeding import view_of
 from tfapp.contract.exit import Exit
 from tfapp.contract.names import FAILED, FORMING, REQUESTED, RUNNING, STOPPING, SUCCEEDED, WAITING
 from tfapp.contract.status import ApplicationStatus, InstanceStatus, Verdict
+from tfapp.engines.machine.folders import Home
+from tfapp.engines.machine.gpus import hold
 from tfapp.errors import FeedError
 from tfapp.feed.driver.ledger import Ledger
 from tfapp.feed.driver.state import BrokenFeed, FeedState, View
@@ -317,3 +319,33 @@ def test_flex_up_and_down_while_programs_are_fed(tfapp_home, tmp_path, connected
     assert sorted(learned) == list(range(3000))
     assert len(models[0]["base"]) == 10 * 20 * (2 + 3)
     assert (result.rows, result.dropped, result.lost) == (3000, 0, 0)
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_late_joins_while_the_others_are_fed(
+    tfapp_home, tmp_path, connected, monkeypatch
+):
+    """On the local engine, of whose three pretended GPUs another one uses one at first. Every row
+    is in the model once, and the feed sees no failure."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    program = functools.partial(local_program.train, folder=str(tmp_path), last=2)
+    fewer = {"yarn.component.instances.min": 2, "yarn.gpus": 1}
+    workers = {"worker": tfapp.Component("256 MiB", instances=3, options=fewer)}
+    soon = {"site.global.elastic.wait": "1 s", "site.global.elastic.interval": "1 s"}
+    more = {"engine": "local", "options": soon, "show": False}
+    home = Home(tfapp_home)
+    home.prepare()
+    with contextlib.ExitStack() as other:
+        hold(home.gpus, ["1"], 1, other)
+        with tfapp.submit(program, workers, feed=True, name="fed", **more) as app:
+            feeding = Later(lambda: app.feed(FewRows([1500, 0, 1510], connected), rest="share"))
+            wait_for(lambda: len([*tmp_path.glob("001-000020*.json")]) == 2)
+            assert app.status().size == "2 of 3"
+            other.close()
+            result = feeding.result
+            models = [*app.result().returned.values()]
+    assert len(models) == 3
+    learned = models[0]["base"] + [one for model in models for one in model["ids"]]
+    assert sorted(learned) == list(range(3010))
+    assert len(models[0]["base"]) == 10 * 20 * 2, "of the generation without the late one"
+    assert (result.rows, result.dropped, result.lost) == (3010, 0, 0)

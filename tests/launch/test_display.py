@@ -3,7 +3,7 @@ from __future__ import annotations
 import dataclasses
 
 from tests.cli.played_engine import SUCCESS, instance, shell, status
-from tfapp.launch.display import StateLines, measures
+from tfapp.launch.display import StateLines, component_states, measures, preparations
 
 
 def test_a_pipe_gets_few_lines_of_what_is_prepared(tmp_path):
@@ -108,3 +108,8 @@ def test_instances_that_come_later_are_counted_and_not_awaited(tmp_path):
             "worker: 2 of 3 RUNNING",
         ][1:]
     )
+    assert component_states(told) == {"worker": {"REQUESTED": 1, "RUNNING": 2}}
+    assert component_states(told, present=True) == {"worker": {"RUNNING": 2}}
+    coming = dataclasses.replace(members[0], state="WAITING", preparing="pulling image")
+    told = dataclasses.replace(told, instances=(coming, *members[1:]))
+    assert preparations(told) == {"worker": ("worker/0", "pulling image")}, "it has a container"

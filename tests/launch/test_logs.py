@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import threading
 import time
@@ -190,6 +191,15 @@ def test_the_primary_instance_is_the_chief_else_the_first_worker_else_the_first(
     assert primary_instance(status("RUNNING", ps, worker)) == worker
     assert primary_instance(status("RUNNING", ps)) == ps
     assert primary_instance(status("ACCEPTED")) is None
+
+
+def test_an_instance_that_is_late_is_not_the_primary_one():
+    late, there = instance("worker/0", "REQUESTED"), instance("worker/1", "RUNNING", task=0)
+    without = dataclasses.replace(status("RUNNING", late, there), joined={"worker/0": 2})
+    assert primary_instance(without) == there
+    assert primary_instance(dataclasses.replace(without, generation=2)) == late, "it has joined"
+    everybody = {"worker/0": 2, "worker/1": 2}
+    assert primary_instance(dataclasses.replace(without, joined=everybody)) == late
 
 
 def test_logs_are_selected_by_instance_or_component():

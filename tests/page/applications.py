@@ -65,6 +65,28 @@ def restarted() -> ApplicationStatus:
     )
 
 
+def elastic() -> ApplicationStatus:
+    """One that runs without two of its eight workers."""
+    late = {"worker/0": 3, "worker/5": 3}
+    there = [f"worker/{n}" for n in range(8) if f"worker/{n}" not in late]
+    tasks = {name: n for n, name in enumerate(there) if name != f"worker/{n}"}
+    workers = [
+        instance(name, "REQUESTED", host="", preparing="waiting for 1 GPU")
+        if name in late
+        else instance(name, task=tasks.get(name), step=100 + tasks.get(name, 0))
+        for name in (f"worker/{n}" for n in range(8))
+    ]
+    return ApplicationStatus(
+        *("elastic", "RUNNING", 2, BEGUN, BEGUN + 60),
+        tuple(workers),
+        joined=late,
+        timeline=(
+            Moment(BEGUN, "generation 2 begins", BEGINS, "", 2),
+            Moment(BEGUN + 5, "generation 2 starts, 6 of 8 instances", STARTS, "", 2),
+        ),
+    )
+
+
 def slow(count: int = 60) -> ApplicationStatus:
     """One of which a worker holds up the others, with samples over time."""
     instances = [instance("chief/0", step=1200, total=5000, steps_per_second=10.0)]

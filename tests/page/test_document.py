@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.page.applications import BEGUN, HOSTILE, embedded, instance, large, restarted
+from tests.page.applications import BEGUN, HOSTILE, elastic, embedded, instance, large, restarted
 from tfapp.contract.status import (
     ENDS,
     FAILURE,
@@ -155,6 +155,24 @@ def test_a_state_is_told_in_words(state, waits, words):
     members = instance("w/0"), instance("w/1"), instance("w/2", "WAITING")
     status = dataclasses.replace(restarted(), state=state, instances=members)
     assert in_words(status, waits) == words
+
+
+def test_who_is_late_is_told_and_both_numbers_of_the_others():
+    assert in_words(elastic()) == "Generation 2 runs. 6 of 8 instances: 6 running."
+    shown = {one["name"]: one["role"] for one in of_application(ABOUT, elastic())["instances"]}
+    assert shown == {
+        "worker/0": "worker",
+        "worker/1": "worker, task 0",
+        "worker/2": "worker, task 1",
+        "worker/3": "worker, task 2",
+        "worker/4": "worker, task 3",
+        "worker/5": "worker",
+        "worker/6": "worker, task 4",
+        "worker/7": "worker, task 5",
+    }
+    lanes = {lane.instance: lane.parts for lane in history(elastic(), live=True).lanes}
+    assert lanes["worker/1"] == (Part(0.0, 5.0, FORMS), Part(5.0, None, RUNS))
+    assert lanes["worker/0"] == ()
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,8 @@ def table(application: Application) -> str:
     status = application.status
     state = _state(application)
     heading = f"<b>{_text(status.name)}</b> on {_text(application.engine)}: {_text(state)}"
-    return _block([heading, *_links(application), _rows(status)])
+    failures = [f"last failure: {_text(moment.text)}" for moment in status.survived[-1:]]
+    return _block([heading, *failures, *_links(application), _rows(status)])
 
 
 def _state(application: Application) -> str:

@@ -151,6 +151,7 @@ class LiveDisplay(PlainDisplay):
         self._states.skip(status, application.waits)
         if is_running(application) or has_ended(application):
             self._end_rows()
+            self._states.tell_turns(status)  # there is no room for them between rows
             self._states.tell_metrics(status)
             for subject, address in pages(status):
                 self._shell.note(f"{subject}: {address}")

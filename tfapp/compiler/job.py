@@ -76,7 +76,8 @@ def _component_job(
         failure_threshold=asked.failure_threshold,
         failure_window=asked.failure_window,
         progress_timeout=progress_timeout(package, component),
-        elastic_min=asked.least if asked.least and asked.least < asked.instances else 0,
+        # A single one trains alone, until others come by flex.
+        elastic_min=asked.least if asked.least and asked.instances > 1 else 0,
     )
 
 

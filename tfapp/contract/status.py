@@ -349,6 +349,11 @@ class ApplicationStatus(Coded):
         total, absent = len(self.instances), len(self.absent)
         return f"{total - absent} of {total}" if absent else str(total)
 
+    @property
+    def survived(self) -> tuple[Moment, ...]:
+        """The failures after which it went on, as far as the timeline has them."""
+        return tuple(moment for moment in self.timeline if moment.kind == FAILURE)
+
     def __repr__(self) -> str:
         """One line, for who looks at it in a notebook or a debugger."""
         words = self.verdict.summary if self.verdict else f"{self.size} instances"

@@ -100,9 +100,7 @@ class StateLines:
         """Prints what is new in `status`, and what the application waits for. `shown`: the instance
         whose log is printed too; its preparations stand in that log, so they get no line of their
         own."""
-        for moment in _turns(status):
-            if moment.time > self._told:
-                self._caller.note(f"{status.name}: {moment.text}")
+        self.tell_turns(status)
         self.tell_metrics(status)
         for subject, text in _state_words(status, waits):
             if self._said.get(subject) != text:
@@ -113,6 +111,13 @@ class StateLines:
                 self._prepared[component] = status.updated
                 self._caller.note(f"{instance}: {text}")
         self.skip(status, waits)
+
+    def tell_turns(self, status: ApplicationStatus) -> None:
+        """Prints why it has been restarted, and the like, as far as that is new."""
+        for moment in _turns(status):
+            if moment.time > self._told:
+                self._caller.note(f"{status.name}: {moment.text}")
+        self._told = max((moment.time for moment in status.timeline), default=self._told)
 
     def tell_metrics(self, status: ApplicationStatus) -> None:
         """Prints the metrics of the chief, else of the first worker: every METRICS_EVERY seconds if
@@ -125,8 +130,7 @@ class StateLines:
             self._caller.note(f"{primary.instance}: {text}")
 
     def skip(self, status: ApplicationStatus, waits: str = "") -> None:
-        """Remembers `status` as one that has been shown already, by other means."""
-        self._told = max((moment.time for moment in status.timeline), default=self._told)
+        """Remembers the states in `status`, which have been shown already, by other means."""
         self._said.update(_state_words(status, waits))
 
 

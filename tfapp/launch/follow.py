@@ -89,6 +89,27 @@ def changes(
             return
 
 
+class Survived:
+    """Notes each failure that an application survives from now on, for who is shown nothing else of
+    its state."""
+
+    def __init__(self, caller: Caller, application: Application):
+        self._caller = caller
+        self._told = _last_failure(application)
+
+    def tell(self, application: Application) -> None:
+        """Notes those that are new in `application`."""
+        for moment in application.status.survived:
+            if moment.time > self._told:
+                self._caller.note(f"{application.name}: {moment.text}")
+        self._told = max(self._told, _last_failure(application))
+
+
+def _last_failure(application: Application) -> float:
+    """In seconds since 1970; 0 for none."""
+    return max((moment.time for moment in application.status.survived), default=0.0)
+
+
 def has_ended(application: Application) -> bool:
     return application.status.state in FINAL_STATES
 

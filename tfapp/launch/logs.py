@@ -20,7 +20,7 @@ from tfapp.contract.status import ApplicationStatus, InstanceStatus
 from tfapp.engines.base import Application, Engine, LogFile
 from tfapp.errors import ForbiddenError, NotFoundError, UnavailableError, UnreachableError
 from tfapp.launch.caller import Caller
-from tfapp.launch.follow import States
+from tfapp.launch.follow import States, Survived
 
 # Seconds between two checks for new output.
 LOOK_EVERY = 0.1
@@ -420,10 +420,10 @@ class LogListing:
 def follow_logs(
     printer: LogPrinter, engine: Engine, application: Application, caller: Caller
 ) -> None:
-    """Prints until the application has ended. Notes what it waits for, and that the engine does not
-    answer."""
+    """Prints until the application has ended. Notes what it waits for, the failures that it
+    survives, and that the engine does not answer."""
     states = States(engine, application.name, application.run)
-    told = ""
+    told, survived = "", Survived(caller, application)
     with printer.listing_aside():
         while True:
             try:
@@ -432,7 +432,10 @@ def follow_logs(
                 return
             finally:
                 printer.print_new()
-            if changed is not None and changed.waits != told:
+            if changed is None:
+                continue
+            survived.tell(changed)
+            if changed.waits != told:
                 told = changed.waits
                 if told:
                     caller.note(f"{application.name} waits: {told}")

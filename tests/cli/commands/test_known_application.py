@@ -9,7 +9,7 @@ import pytest
 from tests.cli.commands.call import call
 from tests.cli.played_engine import SUCCESS, PlayedEngine, failure, instance, status
 from tfapp.contract.exit import Exit
-from tfapp.contract.status import Ran, RanComponent
+from tfapp.contract.status import FAILURE, Moment, Ran, RanComponent
 from tfapp.contract.usage import Usage
 from tfapp.engines.base import Link
 
@@ -127,6 +127,30 @@ def test_status_says_whose_steps_have_stopped(tmp_path):
     _, a_shell = call(tmp_path, engine, "status", "app", "--format", "json")
     shown = json.loads(a_shell.out.text)["status"]["instances"]
     assert [one["no_step_since"] for one in shown] == [None, since]
+
+
+def test_status_says_who_is_late_and_both_numbers_of_the_others(tmp_path):
+    """No instance has another name than before: only its number in TF_CONFIG is another one."""
+    members = (
+        instance("worker/0", "REQUESTED", preparing="waiting for 1 GPU"),
+        instance("worker/1", "RUNNING", task=0, step=7),
+        instance("worker/2", "RUNNING", task=1),
+    )
+    late = dataclasses.replace(status("RUNNING", *members), joined={"worker/0": 2})
+    _, a_shell = call(tmp_path, PlayedEngine(tmp_path, [late]), "status", "app")
+    lines = a_shell.out.text.splitlines()
+    cluster = next(line for line in lines if line.startswith("cluster"))
+    assert cluster.endswith(" 2 of 3 instances; the others join when they come")
+    first = lines.index(next(line for line in lines if line.startswith("INSTANCE")))
+    assert [line.split() for line in lines[first + 1 : first + 4]] == [
+        ["worker/0", "REQUESTED", "-", "-", "-"],
+        ["worker/1", "(task", "0)", "RUNNING", "-", "-", "-"],
+        ["worker/2", "(task", "1)", "RUNNING", "-", "-", "-"],
+    ]
+    _, a_shell = call(tmp_path, PlayedEngine(tmp_path, [late]), "status", "app", "--format", "json")
+    shown = json.loads(a_shell.out.text)["status"]
+    assert [one["task"] for one in shown["instances"]] == [None, 0, 1]
+    assert shown["joined"] == {"worker/0": 2}
 
 
 def test_status_shows_metrics(tmp_path):
@@ -306,6 +330,37 @@ def test_an_unknown_export_group_is_44(tmp_path):
 def test_wait_gives_the_verdicts_code(tmp_path, end, code):
     engine = PlayedEngine(tmp_path, [RUNNING, end])
     assert call(tmp_path, engine, "wait", "app")[0] == code
+
+
+BACK = Moment(1.0e9 + 9, "the application's master was lost and is back", FAILURE)
+
+
+@pytest.mark.parametrize(
+    ("words", "verdict"),
+    [(("wait", "app"), [f"app: {SUCCESS.summary}"]), (("logs", "app", "worker/0", "-f"), [])],
+    ids=("wait", "logs -f"),
+)
+def test_who_follows_is_told_what_is_survived_meanwhile(tmp_path, words, verdict):
+    """And not what was before."""
+    before = Moment(1.0e9 + 1, "worker/1 was lost in generation 1", FAILURE, "worker/1")
+    history = [
+        dataclasses.replace(RUNNING, timeline=(before,)),
+        dataclasses.replace(RUNNING, timeline=(before, BACK)),
+        dataclasses.replace(RUNNING, timeline=(before, BACK), generation=2),
+        dataclasses.replace(SUCCEEDED, timeline=(before, BACK)),
+    ]
+    engine = PlayedEngine(tmp_path, history)
+    engine.find = lambda name, run=None: engine.find_first()
+    engine.write_log("worker/0", "one\n")
+    code, a_shell = call(tmp_path, engine, *words)
+    assert (code, a_shell.err.text.splitlines()) == (0, [f"app: {BACK.text}", *verdict])
+
+
+def test_status_says_what_was_survived_also_where_nothing_was_charged(tmp_path):
+    back = dataclasses.replace(RUNNING, timeline=(BACK,))
+    _, a_shell = call(tmp_path, PlayedEngine(tmp_path, [back]), "status", "app")
+    assert f"last failure  {BACK.text}\n" in a_shell.out.text
+    assert "restarts" not in a_shell.out.text
 
 
 def test_wait_gives_up(tmp_path):

@@ -270,6 +270,16 @@ def test_flex_is_answered(asked, reply):
     assert world.replies == [reply]
 
 
+def test_flex_leaves_as_many_instances_as_a_generation_needs():
+    world = World(job("worker=4:2", limits=LIMITS))
+    world.play("1 all answer\n2 flex worker 1\n3 flex worker -3\n4 flex worker 2")
+    needs = (
+        "worker would have 1 instances, and trains with 2 at least (yarn.component.instances.min)"
+    )
+    needs += ": ask for so many, or create the application anew with a lower one"
+    assert world.replies == [needs, needs, "worker goes from 4 to 2 instances"]
+
+
 def test_flex_keeps_an_instance_that_decides():
     world = World(job("worker=3", success=("worker/1",), limits=LIMITS))
     world.play("1 all answer\n2 flex worker 1\n3 flex worker 2")

@@ -39,7 +39,7 @@ from tfapp.contract.names import (
     SUCCEEDED,
 )
 from tfapp.contract.status import GIVEN_BACK
-from tfapp.coordinator.policy import actions, ending, ends, events
+from tfapp.coordinator.policy import actions, ending, ends, events, flexing
 from tfapp.coordinator.policy.failure_policy import MAX_BACK_OFF
 from tfapp.coordinator.policy.forming import PAUSE
 from tfapp.coordinator.policy.state import (
@@ -234,6 +234,11 @@ class Referee:
                 assert first.held in (QUEUE, QUOTA) and first.preparing, "a queue is named"
                 assert limits.queue == 0
             assert self.world.now <= self.told + max(limits.gang, PAUSED), "runners hear of it"
+        joins = after.phase == RUNNING and came_by_flex(after)
+        if looked and joins and flexing.due(after) == math.inf:
+            first = holding(after)[0]
+            assert first.held in (QUEUE, QUOTA) and first.preparing, "a queue is named"
+            assert limits.queue == 0
         if before.verdict is None and after.verdict is not None:
             summary = after.verdict.summary
             if "site.global.gang.timeout" in summary:
@@ -245,6 +250,7 @@ class Referee:
 
     def check_elastic(self, before: State, after: State, event: events.Event, wanted) -> None:
         """A generation forms with enough instances, not too early, and others join together."""
+        assert all(c.instances >= c.elastic_min for c in after.job.components), "flex leaves enough"
         if after.generation > before.generation:
             self.came = {}
         if isinstance(event, events.Answered):

@@ -1,8 +1,9 @@
 """Changes the number of instances of a running application. The training goes on until all new
 instances are ready. Then the next generation begins: all programs start again from their
 checkpoint. New instances that are not ready within site.global.gang.timeout are given up. If
-instances are removed, those with the highest numbers, the next generation begins at once. The next
-`tfapp start` uses the numbers of `tfapp create` again.
+instances are removed, those with the highest numbers, the next generation begins at once. A
+component keeps as many as yarn.component.instances.min says. The next `tfapp start` uses the
+numbers of `tfapp create` again.
 
   tfapp flex mnist --component worker +1
   tfapp flex mnist --component worker 2 --component ps 1

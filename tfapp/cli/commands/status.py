@@ -15,7 +15,7 @@ from tfapp.cli.flags import add_shown, engine_of
 from tfapp.cli.json_output import application as as_json
 from tfapp.cli.shell import Shell
 from tfapp.contract.names import exported_pages
-from tfapp.contract.status import FAILURE, ApplicationStatus, InstanceStatus, how_long
+from tfapp.contract.status import ApplicationStatus, InstanceStatus, how_long
 from tfapp.contract.usage import Usage, amount
 from tfapp.engines.base import Application
 from tfapp.launch.display import measures, steps
@@ -75,8 +75,7 @@ def text(application: Application, package: str, width: int | None) -> str:
     facts += [("waits", application.waits), ("slowest", waited_for_in_words(status))]
     if status.restarts != 0 or status.losses != 0:
         facts.append(("restarts", _restarts(status)))
-        survived = [moment.text for moment in status.timeline if moment.kind == FAILURE]
-        facts += [("last failure", text) for text in survived[-1:]]
+    facts += [("last failure", moment.text) for moment in status.survived[-1:]]
     if status.feed:
         facts.append(("feed", feed_in_words(status)))
     if status.verdict:

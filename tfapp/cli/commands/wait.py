@@ -1,5 +1,5 @@
-"""Waits for the end of an application. The exit code is that of the verdict, or 67 if the timeout
-passes first.
+"""Waits for the end of an application, and says which failures it survives meanwhile. The exit code
+is that of the verdict, or 67 if the timeout passes first.
 
   tfapp wait mnist --timeout 3600
 """
@@ -23,19 +23,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     from tfapp.cli.live import print_verdict, verdict_code
-    from tfapp.launch.follow import States, has_ended, wait_until
+    from tfapp.launch.follow import States, Survived, changes, has_ended
     from tfapp.launch.sources import package_of
 
     engine = engine_of(args, shell)
     application = engine.find(args.name, args.run)
     states = States(engine, application.name, application.run)
-    ended = wait_until(states, has_ended, args.timeout)
-    if ended is None:
-        raise TimedOutError(
-            f"{args.name} has not ended after {args.timeout:g} s; it goes on",
-            f"`tfapp status {args.name}` says what it does.",
-        )
+    survived = Survived(shell, application)
+    for changed in changes(states, args.timeout):
+        if changed is None:
+            raise TimedOutError(
+                f"{args.name} has not ended after {args.timeout:g} s; it goes on",
+                f"`tfapp status {args.name}` says what it does.",
+            )
+        application = changed
+        survived.tell(application)
+        if has_ended(application):
+            break
     if args.format == "json":
-        shell.print(as_json(ended, package_of(shell, engine, ended)))
-    print_verdict(shell, ended.status)
-    return verdict_code(ended.status)
+        shell.print(as_json(application, package_of(shell, engine, application)))
+    print_verdict(shell, application.status)
+    return verdict_code(application.status)

@@ -98,6 +98,12 @@ def _wanted(state: State, component: ComponentJob, text: str) -> int:
             least = max(least, instance.index + 1)
     if count < least:
         raise ValueError(f"{component.name} would have {count} instances, and needs {least}")
+    if count < component.elastic_min:
+        raise ValueError(
+            f"{component.name} would have {count} instances, and trains with "
+            f"{component.elastic_min} at least (yarn.component.instances.min): ask for so many, or "
+            "create the application anew with a lower one"
+        )
     if most is not None and count > most:
         raise ValueError(f"{component.name} would have {count} instances, {most} is the most")
     return count
