@@ -20,7 +20,7 @@ from tfapp.engines.kubernetes.pod.launcher import PodLauncher, PodRun
 from tfapp.engines.kubernetes.pod.transport import PodApi
 from tfapp.errors import ForbiddenError, UnavailableError
 from tfapp.master.files import FileServer
-from tfapp.master.launcher import Ended, Task
+from tfapp.master.launcher import Ended, SupersededError, Task
 from tfapp.protocol.definition import messages
 
 LIMITS = launcher_module.COURTESY, launcher_module.CLOSE_LIMIT, launcher_module.DELETE_LIMIT
@@ -127,6 +127,26 @@ async def begun(server, files=None):
     server.change(POD, "Running", node="node1")
     if files is not None:
         assert await asyncio.to_thread(files.order, TASK.id, "attempt", "10.78.1.4") is not None
+
+
+def test_a_master_whose_run_another_one_has_makes_and_ends_no_pod(server):
+    def superseded():
+        raise SupersededError("another master has the run")
+
+    async def story(launcher, files, told):
+        await begun(server, files)
+        launcher.check = superseded
+        await launcher.kill(TASK.id)
+        other = dataclasses.replace(TASK, id=TASK.id[:-1] + "3", name="w_1")
+        with pytest.raises(SupersededError):
+            await launcher.run(other, told)
+        launcher.stay = True
+        asked = [(request.method, request.key) for request in server.requests]
+        server.change(POD, "Failed", containerStatuses=[main(1)])
+        return asked
+
+    _, _, asked = play(server, story)
+    assert [key for method, key in asked if method != "GET"] == ["Pod"]
 
 
 def test_a_pod_from_its_manifest_to_its_end(server):

@@ -39,10 +39,11 @@ from tfapp.engines.credentials import new_credentials
 from tfapp.engines.kubernetes.pod import api as api_module
 from tfapp.engines.kubernetes.pod import main, names, record
 from tfapp.engines.kubernetes.pod.failures import AwayError
+from tfapp.engines.kubernetes.pod.main import LeftError
 from tfapp.engines.kubernetes.pod.pod_record import PodRecord
 from tfapp.engines.kubernetes.pod.record import RunRecord, RunState, read_run
 from tfapp.engines.kubernetes.pod.transport import PodApi
-from tfapp.errors import UnavailableError
+from tfapp.errors import ForbiddenError, UnavailableError
 from tfapp.master.ending import Ending
 from tfapp.master.parent import Turn
 from tfapp.processes import (
@@ -246,6 +247,27 @@ def job(suspend=False, condition=""):
 )
 def test_what_becomes_of_a_run_whose_master_is_ended(found, state):
     assert main._state_after(found) == state
+
+
+class NoJobs:
+    """An API server that does not tell this service account of Jobs."""
+
+    def get(self, kind, name):
+        if kind == "Job":
+            raise ForbiddenError("jobs.batch is forbidden")
+        return {"metadata": {"deletionTimestamp": "t"}}
+
+
+def test_without_the_right_to_read_its_job_a_master_leaves_no_verdict(place):
+    """Whoever finds that the Job does not go on writes one."""
+
+    async def story():
+        terminated = main.Termination(NoJobs(), place(FOREVER))
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(LeftError, match="its pod was deleted"):
+            await terminated.unless(asyncio.sleep(60))
+
+    asyncio.run(story())
 
 
 WAS_RUNNING = dataclasses.replace(

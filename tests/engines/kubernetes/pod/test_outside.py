@@ -11,6 +11,7 @@ from tests.engines.kubernetes.api_server import Answer, ApiServer
 from tfapp.contract.names import BEAT_PREFIX
 from tfapp.engines.kubernetes.pod import outside as module
 from tfapp.engines.kubernetes.pod.api import Api
+from tfapp.engines.kubernetes.pod.failures import AwayError
 from tfapp.engines.kubernetes.pod.outside import Outside, table_of
 from tfapp.errors import TfappError
 from tfapp.master.launcher import SupersededError
@@ -74,6 +75,11 @@ class Master:
             await asyncio.shield(done)
         self.kept["store", name] = value
 
+    async def acts(self, name, value):
+        """As before a pod is made, or ended."""
+        await self.puts(name, value)
+        await asyncio.to_thread(self.outside.check)
+
     async def dies(self):
         for task in self.tasks:
             task.cancel()
@@ -83,9 +89,9 @@ class Master:
 def test_nothing_that_was_told_is_lost_and_no_two_masters_act(server):
     """In random histories. The next master knows all that one has told, but for what it has told
     after it had told runners that they must not follow; and one that has lost its place is never
-    told that it may act."""
+    told that it may act, also if it waits for no write because there was no API server."""
     chance = random.Random(7)
-    acted = []
+    acted, refusals = [], set()
 
     async def history(number):
         known, hung = {}, []
@@ -99,12 +105,13 @@ def test_nothing_that_was_told_is_lost_and_no_two_masters_act(server):
                     server.go(away=not server.away)
                 puts = [master.puts(f"k{chance.randrange(3)}", f"{epoch} {step}")]
                 if hung and chance.random() < 0.5:
-                    puts.append(hung[-1].puts("k0", "stale"))
+                    puts.append(hung[-1].acts("k0", "stale"))
                 found = await asyncio.wait_for(asyncio.gather(*puts, return_exceptions=True), 60)
                 assert found[0] is None
                 acted.append(server.away)
                 for refused in found[1:]:
-                    assert isinstance(refused, SupersededError) or not hung[-1].whole
+                    assert isinstance(refused, (SupersededError, AwayError))
+                    refusals.add((type(refused), hung[-1].whole))
             server.go(away=False)
             # What was told while it could not be kept is told to nobody who lives.
             known = dict(master.kept) if master.whole else {}
@@ -122,6 +129,32 @@ def test_nothing_that_was_told_is_lost_and_no_two_masters_act(server):
     for number in range(1, 41):
         asyncio.run(history(number))
     assert set(acted) == {True, False}
+    assert {(SupersededError, True), (SupersededError, False), (AwayError, False)} <= refusals
+
+
+def test_one_that_was_stopped_looks_before_it_acts(server, monkeypatch):
+    """Its last write is old. In the first seconds nobody asks for each pod."""
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+
+    async def story():
+        first = Master(server).claims()
+        before = len(server.requests)
+        await asyncio.to_thread(first.outside.check)
+        assert len(server.requests) == before
+        now[0] += 2 * module.RENEW
+        await asyncio.to_thread(first.outside.check)
+        assert len(server.requests) == before + 1
+        Master(server).claims()
+        now[0] += 2 * module.RENEW
+        left = []
+        first.outside.superseded = lambda: left.append(1)
+        with pytest.raises(SupersededError):
+            await asyncio.to_thread(first.outside.check)
+        await asyncio.sleep(0)
+        return left
+
+    assert asyncio.run(story()) == [1]
 
 
 def test_of_two_that_begin_at_once_one_leaves(server):

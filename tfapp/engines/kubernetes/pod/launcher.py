@@ -25,7 +25,7 @@ from tfapp.engines.kubernetes.pod.groups import Groups
 from tfapp.errors import ForbiddenError, NotFoundError, TfappError, UnavailableError
 from tfapp.frozen import frozen
 from tfapp.master.files import FileServer
-from tfapp.master.launcher import Ended, Launcher, Task, Told
+from tfapp.master.launcher import Ended, Launcher, SupersededError, Task, Told
 from tfapp.threads import in_thread
 
 RUN_VOLUME = "tfapp-run"  # of a manifest: the run's Secret
@@ -203,6 +203,8 @@ class PodLauncher:
         self._closed = self._leaving = False
         # What has to be done before a pod is made: the next master knows of it.
         self.kept: Callable[[], asyncio.Future[None] | None] = lambda: None
+        # Raises SupersededError, in a thread, where another master has the run.
+        self.check: Callable[[], None] = lambda: None
         self.stay = False  # whether pods go on after `close`, with another master
         self.grace = 0.0  # seconds that programs get to end at `close`
         self._looks: asyncio.Task[Any] | None = None
@@ -314,7 +316,7 @@ class PodLauncher:
         while not pod.killed.is_set():
             lists = self._lists
             try:
-                made = await in_thread(self._api.make, manifest)
+                made = await in_thread(self._checked, functools.partial(self._api.make, manifest))
                 pod.created = True
                 self._note(pod, pod.seen or made)
                 if lists != self._lists:  # it may have come, and gone, before one of them
@@ -331,10 +333,17 @@ class PodLauncher:
                     pod.waits(f"waiting for room in the namespace's quota: {error}", QUOTA)
                 elif time.monotonic() > forbidden_until:
                     raise ForbiddenError(f"its pod is refused: {error.message}") from error
+            except SupersededError:
+                raise
             except TfappError as error:
                 raise UnavailableError(f"its pod is refused: {error.message}") from error
             await _either(pod.killed.wait(), RETRY)
         return False
+
+    def _checked(self, call: Callable[[], Any]) -> Any:
+        """In a thread. SupersededError if this master must not do it any more."""
+        self.check()
+        return call()
 
     async def _may_make(self, pod: _Pod, manifest: dict[str, Any]) -> None:
         """Waits until a pod may be made, and gives it its group."""
@@ -382,7 +391,7 @@ class PodLauncher:
         server is away."""
         work = functools.partial(call, "Pod", pod.name, patience=CALL_PATIENCE, **how)
         try:
-            if await in_thread(work):
+            if await in_thread(self._checked, work):
                 return True
             self._note(pod, pod.seen, deleted=True)
         except NotFoundError:

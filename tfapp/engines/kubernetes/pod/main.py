@@ -449,6 +449,7 @@ class PodMaster:
                 outside.is_complete = not any(e == StoreEntry(KEY_KEPT, b"false") for e in entries)
                 outside.superseded = lambda: master.leave("another master has the run")
                 outside.told = master.keeps
+                launcher.check = outside.check
                 tasks += map(asyncio.ensure_future, (outside.keep(), outside.renew()))
             if shipped.keeps:
                 tasks.append(asyncio.ensure_future(_lasts(record, shipped.attempts)))
@@ -525,7 +526,7 @@ class Termination:
                 log.error("why this pod ends cannot be learned: %s", error)
             except TfappError as error:  # a service account without the right to get Jobs
                 log.error("whether the Job goes on cannot be learned: %s", error)
-                state = FAILED
+                state = ""
             if state is None:
                 await asyncio.sleep(ASK_EVERY)
         told = f"The application master was ended: {why or 'by SIGTERM'}."

@@ -14,6 +14,8 @@ What holds, whatever is lost, and whenever:
    any more. First all runners are told (KEY_KEPT): from then on none of them lives longer than
    without a witness, and none follows it to another master. So where the copy is old, those who
    have seen what it lacks have ended.
+   A master that has not written for a while, or whose copy is not complete, reads whose the copy
+   is before it makes a pod or ends one: see `check`.
 4. A runner that cannot reach its master asks the witness. It names the containers that may live, by
    what their ids begin with, and the addresses of their master, which renews it each RENEW seconds.
    An answer counts as a heartbeat if it names the runner and the master that it has lost, and
@@ -35,7 +37,7 @@ import logging
 import os
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from tfapp.contract.names import BEAT_PREFIX, KEY_STATUS
@@ -77,6 +79,8 @@ class Outside:
         self._next: asyncio.Future[None] | None = None  # done with the write after the present one
         self._changed = asyncio.Event()
         self._urgent = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._written = time.monotonic()  # when it was last known to be the newest epoch
         self.is_complete = True
         self.is_superseded = False
         self.superseded: Callable[[], None] = lambda: None
@@ -134,7 +138,9 @@ class Outside:
         if binary is not None:
             body["binaryData"] = binary
         self._versions.pop(name, None)  # until the answer is there
+        begun = time.monotonic()
         written = self._api.patch(KIND, name, body, patience)
+        self._written = begun
         self._versions[name] = written["metadata"]["resourceVersion"]
 
     def _put_again(
@@ -174,8 +180,7 @@ class Outside:
         since, waits = 0.0, pauses()
         while True:
             await self._changed.wait()
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._urgent.wait(), LAZY)
+            await _at_most(self._urgent.wait(), LAZY)
             self._changed.clear()
             self._urgent.clear()
             waiting, self._next = self._next, None
@@ -202,6 +207,24 @@ class Outside:
             self._complete(True)
             _release(waiting)
         _fail(self._next)
+
+    def check(self) -> None:
+        """Before something is done that another master must not see done any more. In a thread.
+        SupersededError if there is one; AwayError."""
+        begun = time.monotonic()
+        if self.is_complete and begun < self._written + 2 * RENEW:
+            return  # else it hung, or nobody waits for its writes
+        try:
+            found = self._api.require(KIND, self._journal)
+        except AwayError:
+            raise
+        except TfappError:  # who may not read it cannot claim it either
+            return
+        if _whose(found) > (self._run, self.epoch):
+            error = SupersededError("another master has the run")
+            self._loop.call_soon_threadsafe(self._leave, error)
+            raise error
+        self._written = begun
 
     async def renew(self) -> None:
         """Renews the witness, until another master has claimed it."""
@@ -283,6 +306,16 @@ def _unpacked(text: str) -> bytes:
 def _is_told_again(key: tuple[str, str]) -> bool:
     kind, name = key
     return kind == "store" and (name == KEY_STATUS or name.startswith(BEAT_PREFIX))
+
+
+async def _at_most(waiting: Coroutine[Any, Any, Any], limit: float) -> None:
+    """Until it has come, or for `limit` seconds. Other than asyncio.wait_for before Python 3.12 it
+    loses no cancellation that comes with it."""
+    coming = asyncio.ensure_future(waiting)
+    try:
+        await asyncio.wait({coming}, timeout=limit)
+    finally:
+        coming.cancel()
 
 
 def _fail(waiting: asyncio.Future[None] | None) -> None:
