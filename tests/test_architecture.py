@@ -68,7 +68,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "storage",
         "temporary",
     },
-    "coordinator": {"contract", "course", "errors", "listener", "page", "protocol", "storage"},
+    "coordinator": {"contract", "course", "errors", "listener", "page", "protocol"}
+    | {"standalone", "storage"},
     # The part of programs travels too.
     "feed": {"contract", "errors", "listener"},
     "program": {"course", "errors", "feed", "storage"},

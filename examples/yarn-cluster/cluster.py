@@ -4,6 +4,7 @@
     python cluster.py start          make and start it; prints what to export
     eval "$(python cluster.py env)"  JAVA_HOME, HADOOP_CONF_DIR, PATH
     python cluster.py node 2 kill    kill, pause, resume or start a NodeManager
+    python cluster.py manager kill   kill or start the ResourceManager, which keeps what it knows
     python cluster.py stop           end every process of it and delete its folder
 
 It listens on loopback addresses, on ports that were free when it started, and needs Java 17 and
@@ -55,6 +56,7 @@ OPENED = (
 SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
+MANAGER = "resourcemanager"
 RESOURCE_MANAGER = "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager"
 MASTER_EXPIRY = "yarn.am.liveness-monitor.expiry-interval-ms"
 NODE_MANAGER = "org.apache.hadoop.yarn.server.nodemanager.NodeManager"
@@ -204,6 +206,19 @@ class Cluster:
         """Lets a paused NodeManager go on."""
         self._node(node).send(signal.SIGCONT)
 
+    def kill_manager(self) -> None:
+        """SIGKILL for the ResourceManager. All else goes on."""
+        manager = self._processes()[MANAGER]
+        manager.send(signal.SIGKILL)
+        _wait(lambda: not manager.alive(), "end of the ResourceManager", STOP_LIMIT)
+
+    def start_manager(self, master_expiry: int = 600_000) -> None:
+        """Starts the ResourceManager that has ended, and waits until it knows the NodeManagers
+        again. `master_expiry`: milliseconds after which it gives up a silent master."""
+        nodes = {n for n, p in self._processes().items() if n[4:].isdigit() and p.alive()}
+        self._launch_manager(master_expiry)
+        self._await_nodes(lambda found: len(found) == len(nodes))
+
     def container_processes(self, node: int | None = None) -> list[Process]:
         """All processes of the containers of a NodeManager, or of all."""
         data = self.folder / "data"
@@ -246,8 +261,7 @@ class Cluster:
             (self.folder / "conf" / "webapps" / name).mkdir(parents=True, exist_ok=True)
 
     def _launch(self, size: Size) -> None:
-        patient = ("-D", f"{MASTER_EXPIRY}=600000")  # yarn-site.xml has another for Skein
-        self._run("resourcemanager", RESOURCE_MANAGER, *patient, heap=512)
+        self._launch_manager()
         self._format()
         self._run("namenode", NAMENODE)
         self._await(self._manager_answers, "the ResourceManager")
@@ -260,6 +274,10 @@ class Cluster:
         labelled = f"{self.host(size.nodes)}:{self._ports()['node']}"
         self.web(f"nodes/{labelled}/replace-labels?labels={LABEL}", {})
         self._await(self._storage_answers, "HDFS")
+
+    def _launch_manager(self, master_expiry: int = 600_000) -> None:
+        expiry = f"{MASTER_EXPIRY}={master_expiry}"  # yarn-site.xml has another for Skein
+        self._run(MANAGER, RESOURCE_MANAGER, "-D", expiry, heap=512)
 
     def _launch_datanode(self, number: int) -> None:
         """The first as hdfs-site.xml has it, each other with ports and a folder of its own."""
@@ -524,6 +542,8 @@ def main(argv: list[str]) -> int:
     node = commands.add_parser("node", parents=[shared], help="disturb one NodeManager")
     node.add_argument("node", metavar="I", type=int)
     node.add_argument("action", choices=("kill", "pause", "resume", "start"))
+    manager = commands.add_parser("manager", parents=[shared], help="disturb the ResourceManager")
+    manager.add_argument("action", choices=("kill", "start"))
     args = parser.parse_args(argv)
     cache = args.cache.expanduser()
     cluster = Cluster(args.dir or cache / "yarn-cluster", cache)
@@ -547,6 +567,8 @@ def _execute(args: argparse.Namespace, cluster: Cluster) -> None:
         for name in cluster.require():
             print(f"cluster.py: {name} has ended; `node {name[4:]} start`", file=sys.stderr)
         _print_exports(cluster)
+    elif args.command == "manager":
+        getattr(cluster, f"{args.action}_manager")()
     else:
         getattr(cluster, f"{args.action}_node")(args.node)
 

@@ -36,6 +36,9 @@ class Attempt:
         told = {"state": state, "diagnostics": diagnostics, "by": os.getpid()}
         write_atomically(self._folder / "end", json.dumps(told).encode())
 
+    def end_master(self) -> None:
+        (self._folder / "unreached").touch()
+
 
 def attempt(environ: Mapping[str, str], class_path: str) -> Attempt:
     assert class_path == "/hadoop"

@@ -108,8 +108,8 @@ def test_a_signal_to_the_coordinator_stops_the_application(engine, tmp_path):
             env.get(b"LOCAL_DIRS", b"").startswith(home) and b"SKEIN_CONTAINER_ID" not in env
         )
     )
-    assert len(found) == 1
-    os.kill(found[0].pid, signal.SIGTERM)
+    (pid, _) = sorted(process.pid for process in found)  # its watchdog is the second
+    os.kill(pid, signal.SIGTERM)
     verdict = ended(engine).status.verdict
     assert (verdict.state, verdict.summary) == ("KILLED", "Killed: its coordinator was ended.")
 

@@ -114,11 +114,11 @@ def test_a_runner(running):
     )
 
 
-def kill_coordinator(running) -> None:
-    """Returns once another one goes on."""
+def kill_coordinator(running, number: int = signal.SIGKILL) -> None:
+    """`number`: or another signal. Returns once another one goes on."""
     log, pid = coordinator_log(running), running.process("app", "", COORDINATOR)
     before = log.read_text().count(FOLLOWED)
-    os.kill(pid, signal.SIGKILL)
+    os.kill(pid, number)
     wait(
         lambda: log.read_text().count(FOLLOWED) > before,
         lambda: running.asks("diagnostics", "app"),
@@ -149,7 +149,7 @@ def test_a_coordinator_while_its_programs_train_join_and_stop(tfapp):
     assert [tfapp.process("app", f"worker/{n}", "program.py") for n in (0, 1)] == workers
     flexing = tfapp.start("flex", "app", "--component", "worker", "+1")
     wait(lambda: "worker goes from 2 to 3" in tfapp.asks("diagnostics", "app"), why, LIMIT)
-    kill_coordinator(tfapp)
+    kill_coordinator(tfapp, signal.SIGSTOP)  # as one that hangs
     flexing.communicate(timeout=LIMIT)
     assert flexing.returncode == 0
     found = wait(lambda: runs_in(tfapp, 2, 3), why, LIMIT)

@@ -25,6 +25,7 @@ MODULES = (
     "script.py",
     "standalone/__init__.py",
     "standalone/bootstrap.py",
+    "standalone/watchdog.py",
     "temporary.py",
     "threads.py",
 )

@@ -7,13 +7,15 @@ import json
 import os
 import queue
 import signal
+import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from tfapp import threads
 from tfapp.contract.encoding import encode
 from tfapp.contract.job import Job
 from tfapp.contract.log_times import Log
@@ -30,11 +32,13 @@ from tfapp.contract.names import (
 from tfapp.contract.status import AFTER_END, ApplicationStatus, Moment, format_diagnostics
 from tfapp.coordinator.after_end import follow_up
 from tfapp.coordinator.loop import Loop, Terminated
+from tfapp.coordinator.nodes import Nodes, leads_to_pages, load
 from tfapp.coordinator.nodes import attempt as attempt_in
-from tfapp.coordinator.nodes import leads_to_pages, load
+from tfapp.coordinator.record import Attempt
 from tfapp.errors import ExitCode, RefusedError, TfappError, UnavailableError, UnreachableError
 from tfapp.frozen import replace
 from tfapp.protocol.connection import Connection, from_current
+from tfapp.standalone import watchdog
 
 # Deadline of one call, in seconds, where the master is the last one. One that was silent for longer
 # is gone, and so are the runners, which kill their own programs when they cannot reach it.
@@ -57,13 +61,40 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     # A SimpleQueue may be put to from a signal handler.
     signal.signal(signal.SIGTERM, lambda *_: inbox.put(Terminated("its coordinator was ended")))
     try:
+        _be_watched()
         job = Job.from_dict(json.loads(Path(JOB_FILE).read_bytes()))
         patience = float(environ.get(ENV_MASTER_TIMEOUT, PATIENCE))
-        with from_current(environ, patience) as connection:
-            return coordinate(job, connection, inbox, environ)
+        nodes = load(job.nodes)
+        attempt = attempt_in(nodes, environ, job)
+        try:
+            with from_current(environ, patience) as connection:
+                return coordinate(job, connection, inbox, environ, nodes, attempt)
+        except UnreachableError:
+            if attempt is not None:
+                attempt.end_master()
+            raise
     except TfappError as error:
         say(f"{error.message} ({error.hint})" if error.hint else error.message)
         return int(error.exit_code)
+
+
+def _be_watched() -> None:
+    """From now on this process is killed when it stands still (tfapp.standalone.watchdog): whoever
+    has started it starts another, which a master that lives would not do otherwise."""
+    try:
+        command = [sys.executable, "-I", "-S", watchdog.__file__]
+        pipe = subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0).stdin
+        assert pipe is not None, "it was asked for"
+        threads.start("tfapp-alive", _tell_of_life, pipe)
+    except OSError as error:
+        say(f"nobody watches whether the coordinator stands still: {error.strerror}")
+
+
+def _tell_of_life(pipe: IO[bytes]) -> None:
+    with contextlib.suppress(OSError):  # somebody has killed the watchdog
+        while True:
+            pipe.write(b".")
+            time.sleep(watchdog.BEAT)
 
 
 def coordinate(
@@ -71,12 +102,12 @@ def coordinate(
     connection: Connection,
     inbox: queue.SimpleQueue[Any],
     environ: Mapping[str, str],
+    nodes: Nodes | None,
+    attempt: Attempt | None,
 ) -> int:
     """Runs the application and tells the master its verdict. UnreachableError if the master is
     gone, and with it the application, or this attempt of it; UnavailableError if the record of the
     earlier attempts cannot be read."""
-    nodes, user = load(job.nodes), environ.get("USER", "")
-    attempt = attempt_in(nodes, environ, job)
     another = attempt is not None and attempt.number < job.attempts
     if another:
         # It is no verdict when a container is moved away: the next attempt goes on.
@@ -90,7 +121,7 @@ def coordinate(
             if nodes is not None and leads_to_pages(nodes):
                 from tfapp.coordinator.page import shown
 
-                held.enter_context(shown(loop.status, connection, nodes, user))
+                held.enter_context(shown(loop.status, connection, nodes, environ.get("USER", "")))
             if job.metrics_port:
                 from tfapp.coordinator import openmetrics
 

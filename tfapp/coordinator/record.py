@@ -35,6 +35,9 @@ class Attempt(Protocol):
     def end(self, state: str, diagnostics: str) -> None:
         """Lets the application end without another attempt."""
 
+    def end_master(self) -> None:
+        """Ends the master, which does not answer this coordinator any more."""
+
 
 def earlier(
     number: int,

@@ -268,15 +268,20 @@ class Client:
         else:
             self._run.wait_for_end(time_to_stop(status, timeout))
 
-    def _ask_to_stop(self, message: str) -> ApplicationStatus:
+    def ask_to_stop(self, message: str) -> ApplicationStatus:
+        """Asks the coordinator to end the run. Returns its last status."""
+
         def ask(connection: Connection) -> ApplicationStatus:
             connection.put(KEY_STOP, encode({"message": message}))
             return self.read(connection)
 
+        return self.ask(ask)
+
+    def _ask_to_stop(self, message: str) -> ApplicationStatus:
         until = time.monotonic() + self._run.hang_limit
         while True:
             try:
-                return self.ask(ask)
+                return self.ask_to_stop(message)
             except UnreachableError:
                 ended = self._run.is_ending() or self._run.wait_for_end(0)
                 if ended or time.monotonic() > until:

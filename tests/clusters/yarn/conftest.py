@@ -148,9 +148,10 @@ class OnCluster(CommandLine):
         return []
 
     def mark(self, application: Mapping[str, Any]) -> bytes:
-        """The beginning of all its containers' ids."""
+        """A part of all its containers' ids, which a ResourceManager that was started again gives
+        its own number, too."""
         number = application["id"].removeprefix("application_")
-        return f"CONTAINER_ID=container_{number}_".encode()
+        return f"_{number}_".encode()
 
 
 @pytest.fixture

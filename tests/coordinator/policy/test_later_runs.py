@@ -44,6 +44,10 @@ def check(world: World, before: State, event: events.Event, wanted: tuple) -> No
     old = record(state)
     assert set(after.instances) == {i.instance for i in old.instances}, "flexed sizes stay"
     assert after.charges.restarts == old.restarts, "no program is charged"
+    elastic = {c.name for c in world.job.components if c.elastic_min}
+    joins = {i.id for i in after.instances.values() if i.joins}
+    if not state.decided:
+        assert joins == {i.instance for i in old.absent if i.component not in elastic}
     assert old.decided == state.verdict, "a verdict is recorded as soon as it is decided"
     if state.decided:
         assert (after.phase, after.verdict, done) == (FINISHED, state.verdict, ())
@@ -114,6 +118,19 @@ def test_masters_that_are_lost_one_after_another_spend_the_budget():
     )
     said = [moment.text for moment in state.timeline]
     assert said.count("the application's master was lost and is back") == 2
+
+
+def test_what_was_about_to_join_is_not_waited_for():
+    """It joins the others once it is there."""
+    world = World(job("worker=1", failure=make_failure_policy(max_losses=1)))
+    world.play("1 all answer\n9 flex worker +1")
+    world.lose_master(record(world.state), world.now)
+    for newcomer, generation in (("worker/0", 2), ("worker/1", 3)):
+        world.advance(world.now + 9)
+        world.happen(newcomer, "answers")
+        world.happen("all", "answer")
+        assert (world.state.phase, world.state.generation) == (RUNNING, generation)
+    assert len(world.state.instances) == 2
 
 
 class Losses:

@@ -2,6 +2,9 @@
 tests/clusters/yarn/test_faults.py has a real one."""
 
 import json
+import shlex
+import signal
+import subprocess
 import sys
 import xml.etree.ElementTree as xml
 
@@ -126,3 +129,11 @@ def test_the_end_is_told_word_for_word(attempt, tmp_path):
     assert (
         root.findtext(".//New[@class='org.apache.hadoop.fs.Path']/Arg") == f".skein/{APPLICATION}"
     )
+
+
+def test_a_master_that_does_not_answer_is_killed():
+    """It is what has started this process."""
+    program = f"from {attempts.__name__} import Attempt; Attempt({{}}, '').end_master()"
+    words = shlex.join([sys.executable, "-c", program])
+    done = subprocess.run(["sh", "-c", f"{words}; echo goes on"], capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGKILL, b"", b"")

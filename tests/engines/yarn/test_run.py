@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import dataclasses
 
 import pytest
@@ -59,6 +61,12 @@ def run(tmp_path):
         def accepted(self, report: YarnReport, fetch: bool):
             return LAST
 
+        def note(self, report: YarnReport) -> None:
+            pass
+
+        def note_stop(self, report: YarnReport, message: str) -> None:
+            pass
+
     return YarnRun(report, 1, YarnRunFolder(tmp_path), None, {}, Register(), None)
 
 
@@ -73,3 +81,34 @@ def test_a_master_that_does_not_answer_is_an_error(run):
     run.client = Silent(run, run.report)
     with pytest.raises(UnreachableError, match="no answer"):
         run.ask()
+
+
+class Stopping:
+    """A client that is heard at all masters that there are while it stops the run."""
+
+    def __init__(self, run: YarnRun):
+        self._run = run
+        self.told: list[tuple[str, str]] = []
+
+    def stop(self, message: str, force: bool, timeout: float | None) -> None:
+        self.ask_to_stop(message)
+        while not self._run.wait_for_end(0):
+            pass
+
+    def ask_to_stop(self, message: str) -> None:
+        self.told.append((self._run.report.address, message))
+
+
+def test_each_master_is_asked_to_stop_once(run):
+    addresses = ["node:1", "", "", "other:2", "other:2"]
+    ended = dataclasses.replace(run.report, state="KILLED")
+
+    class Cluster:
+        def application(self, id: str) -> YarnReport:
+            if not addresses:
+                return ended
+            return dataclasses.replace(run.report, address=addresses.pop(0))
+
+    run._cluster, run.client = Cluster(), Stopping(run)
+    run.stop("enough", False, None)
+    assert run.client.told == [("node:1", "enough"), ("other:2", "enough")]

@@ -58,7 +58,9 @@ def begin(state: State, event: events.Started) -> Step:
 def _resized(state: State, asked: Collection[str]) -> Step:
     """Announces the generation after a loss of the master, which has requested the containers of
     `asked`: as many as at the beginning. Those of instances that flex has removed are ended, and
-    some are requested for those that it has added."""
+    some are requested for those that it has added. Those that were about to join still are: what
+    ran without them does not wait for them."""
+    state = _joining(state)
     added = [i for i in state.instances.values() if i.id not in asked]
     state = state.with_instances(replace(i, container="") for i in added)
     surplus = [initial_container(name) for name in asked if name not in state.instances]
@@ -68,6 +70,16 @@ def _resized(state: State, asked: Collection[str]) -> Step:
         *map(actions.KillContainer, sorted(surplus)),
         *(request(i, state.generation) for i in added),
     )
+
+
+def _joining(state: State) -> State:
+    elastic = {c.name for c in state.job.components if c.elastic_min}  # goes on without them, too
+    late = [
+        replace(i, intent=Intent.JOIN, joined=state.generation + 1)
+        for i in state.instances.values()
+        if i.joined >= state.generation and i.component not in elastic
+    ]
+    return replace(state.with_instances(late), join_by=state.started + state.job.limits.gang)
 
 
 def requested(state: State, event: events.Requested) -> Step:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -104,6 +105,7 @@ class Attempt:
         )
         self._folder = f".skein/{environ.get('SKEIN_APPLICATION_ID', '')}"
         self._written = 0
+        self._master = os.getppid()
 
     def read(self) -> bytes | None:
         """The newest record of the earlier attempts; None if they have left none. UnavailableError
@@ -137,6 +139,13 @@ class Attempt:
         UnavailableError if that fails."""
         text = escape(_UNPRINTABLE.sub("?", diagnostics))
         self._make_calls(_END, state=state, text=text, folder=escape(self._folder))
+
+    def end_master(self) -> None:
+        """Kills the master that has started this process, if it lives. YARN notices that one hangs
+        after yarn.am.liveness-monitor.expiry-interval-ms, ten minutes, and that it has ended at
+        once."""
+        if os.getppid() == self._master:
+            os.kill(self._master, signal.SIGKILL)
 
     def _make_calls(self, form: str, **parts: str) -> None:
         try:

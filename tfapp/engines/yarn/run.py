@@ -64,6 +64,7 @@ class YarnRun(Run):
         self._logs = logs
         self._published: ApplicationStatus | None = None
         self._links: tuple[Link, ...] = ()
+        self._to_stop: str | None = None  # the reason that its coordinator is told
         self._waits = verdict.waiting(report)
         self._patient_until = time.monotonic() + PATIENCE
 
@@ -103,7 +104,13 @@ class YarnRun(Run):
         self._register.note(self.report)
 
     def _has_ended(self) -> bool:
-        return super()._has_ended() if not self.report.outage else self.ended
+        before = self.report.address
+        ended = super()._has_ended() if not self.report.outage else self.ended
+        another = not ended and self.report.address not in ("", before)
+        if another and self._to_stop is not None:
+            with contextlib.suppress(UnreachableError):
+                self.client.ask_to_stop(self._to_stop)  # it has not heard of that
+        return ended
 
     def ask(self) -> None:
         def look(connection: Connection) -> tuple[ApplicationStatus, tuple[Link, ...]]:
@@ -180,7 +187,8 @@ class YarnRun(Run):
     def address(self) -> Address:
         report = self.report
         if not report.address:
-            raise UnreachableError(f"{report.name} has no master yet", "It waits in its queue.")
+            hint = "It waits in its queue, or YARN starts another one for one that was lost."
+            raise UnreachableError(f"{report.name} has no master yet", hint)
         credentials = self._folder.read_credentials()
         if credentials is None:
             if report.ended:
@@ -192,6 +200,8 @@ class YarnRun(Run):
     def stop(self, message: str, force: bool, timeout: float | None) -> None:
         """See Run. YARN takes no message: who looks from another machine reads YARN's own words."""
         self._register.note_stop(self.report, message)
+        if not force:
+            self._to_stop = message
         super().stop(message, force, timeout)
 
     def kill(self) -> None:
