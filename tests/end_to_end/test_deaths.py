@@ -483,6 +483,42 @@ def test_a_master_while_an_instance_joins(trains):
     assert (flexing.returncode, told(trains)[1:3]) == (0, (0, 0))
 
 
+HAS_FILES = """
+import os, time
+assert os.path.getsize("large") == 200 << 20
+assert len(os.listdir("small")) == 3000
+print("at work", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.weekly
+def test_a_master_while_files_are_unpacked(tfapp):
+    """The next one gives all of them to these containers, and to one that joins."""
+    small, run = tfapp.work / "small", Home(tfapp.home).app("app").run(1)
+    small.mkdir()
+    for number in range(3000):
+        (small / str(number)).write_text(str(number))
+    (tfapp.work / "large").write_bytes(os.urandom(200 << 20))
+    program = tfapp.program(HAS_FILES)
+    files = ("--files", tfapp.work / "large", "--files", small)
+    creating = tfapp.start("run", program, "--name", "app", "-w", 2, *files, "--detach")
+    wait(lambda: [*run.localized.glob(".new.*")], "an archive", LIMIT, every=0.005)
+    os.kill(master(tfapp), signal.SIGKILL)
+    _, problems = creating.communicate(timeout=LIMIT)
+    assert creating.returncode == 0, problems
+    why = lambda: tfapp.asks("diagnostics", "app")  # noqa: E731
+    wait(lambda: runs_in(tfapp, 1, 2), why, LIMIT)
+    assert failures(tfapp) == [BACK]
+    tfapp.ok("flex", "app", "--component", "worker", "+1")
+    wait(lambda: runs_in(tfapp, 2, 3), why, LIMIT)
+    for worker in range(3):
+        log = functools.partial(tfapp.asks, "logs", "app", f"worker/{worker}")
+        wait(lambda log=log: "at work" in log(), why, LIMIT)
+    assert told(tfapp)[1:3] == (0, 0)
+    tfapp.ok("stop", "app")
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_master_before_it_is_asked_to_stop(trains, number):
     """The next one hears it: programs have their grace."""

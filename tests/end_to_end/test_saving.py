@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
+from pathlib import Path
 
 import pytest
 
 from tests.end_to_end.command_line import LIMIT, PLAIN_PACKAGE
-from tests.end_to_end.trainings import RUNNER, Application, wait_until, with_policy
+from tests.end_to_end.test_deaths import BACK, FOLLOWED
+from tests.end_to_end.trainings import (
+    COORDINATOR,
+    RUNNER,
+    Application,
+    wait_until,
+    with_policy,
+)
+from tfapp.engines.machine.folders import Home
+from tfapp.engines.machine.state import read_state
 from tfapp.shipped import app_packages_dir
 
 pytestmark = pytest.mark.slow
@@ -40,6 +52,7 @@ def reached(path):
 
 def save():
     print("saves at step", step, flush=True)
+    time.sleep(1)
     (folder / f"new-{number}").write_text(str(step))
     (folder / f"new-{number}").rename(saved)
 
@@ -54,6 +67,7 @@ while True:
     saving.save_if_asked(step, save, together=True)
 """
 )
+ATTEMPTS = ("--option", "site.global.master.attempts", 9)
 WITH_KERAS = (
     LATE
     + """
@@ -110,6 +124,26 @@ class Training(Application):
 
         return int(wait_until(steps, self.told)[-1])
 
+    def lose(self, what: str) -> None:
+        """Kills the application's master or its coordinator."""
+        if what == "coordinator":
+            self.signal("", COORDINATOR)
+        else:
+            run = Home(self.tfapp.home).app(self.name).run(1)
+            os.kill(read_state(run).process.pid, signal.SIGKILL)
+
+    def is_asked(self) -> None:
+        """Waits until the first worker has been asked to save, which the second does not hear for
+        two seconds."""
+        environ = Path(f"/proc/{self.process('worker/0', 'program.py')}/environ").read_text()
+        (request,) = re.findall("TFAPP_SAVE_FILE=([^\0]+)", environ)
+        wait_until(Path(request).exists, self.told)
+
+    def saves(self, times: int) -> None:
+        """Waits until the first worker saves, which takes a second."""
+        said = lambda: self.log("worker/0").count("saves at step") == times  # noqa: E731
+        wait_until(said, self.told)
+
     def announced(self) -> None:
         """Waits until heartbeats have told that programs save."""
         wait_until(lambda: self.status()["stop_grace"] > 30, self.told)
@@ -135,6 +169,38 @@ def test_flex_and_stop_cost_no_step_of_a_model_under_multi_worker_mirrored_strat
     package = app_packages_dir() / "tensorflow"
     training = trained(tfapp, tmp_path, WITH_KERAS, package, "--files", file)
     assert_no_step_is_lost(training, tfapp)
+
+
+@pytest.mark.parametrize("what", ["master", "coordinator"])
+def test_who_asks_is_lost_before_and_while_programs_save(tfapp, tmp_path, what):
+    """The next one goes on with that: all save at one step, and nothing is charged."""
+    training = trained(tfapp, tmp_path, IN_STEP, PLAIN_PACKAGE, *ATTEMPTS)
+    steps = [0]
+    training.begins(steps, steps)
+    flex = ("flex", "app", "--component", "worker")
+    for number, when in enumerate(("asked", "before", "saves"), 1):
+        training.announced()
+        if when == "before":
+            training.lose(what)
+        tfapp.ok(*flex, "+1" if number % 2 else "-1")
+        if when == "asked":
+            training.is_asked()
+            training.lose(what)
+        elif when == "saves":
+            training.saves(number)
+            training.lose(what)
+        steps = [*steps, training.saved(number)]
+        training.begins(steps, steps)
+    status = training.status()
+    assert (status["generation"], status["restarts"], status["losses"]) == (4, 0, 0)
+    assert training.told().count(BACK if what == "master" else FOLLOWED) == 3
+    training.announced()
+    stopping = tfapp.start("stop", "app")
+    training.is_asked()
+    training.lose(what)
+    stopping.communicate(timeout=LIMIT)
+    training.saved(4)
+    assert (training.status()["state"], tfapp.living()) == ("KILLED", [])
 
 
 def trained(tfapp, folder, text, package, *flags):

@@ -75,6 +75,27 @@ def test_a_container_that_was_killed_does_not_start(tmp_path, path):
     assert ask(tmp_path, lambda host: False, path) == ["refused"]
 
 
+def test_a_file_that_a_master_before_has_named(tmp_path):
+    """The container has its order from that one, and does not ask for it again."""
+    file = messages.File(source=messages.Url(scheme="file", file=str(tmp_path / "data")))
+    (tmp_path / "data").write_bytes(b"a" * 3_000_000)
+    task, told = container("true")
+    task.service.files["data"].CopyFrom(file)
+
+    def fetch(address):
+        master = MasterClient(address, *credentials(tmp_path))
+        master.fetch(hashlib.sha256(b"a" * 3_000_000).hexdigest(), tmp_path / "fetched")
+        with pytest.raises(PermissionError, match="there is no such container or file"):
+            master.fetch(hashlib.sha256(b"b").hexdigest(), tmp_path / "other")
+
+    async def serve():
+        with FileServer(ENDPOINT) as files, files.offering(task, told):
+            await asyncio.to_thread(fetch, files.address)
+
+    asyncio.run(serve())
+    assert (tmp_path / "fetched").stat().st_size == 3_000_000
+
+
 class TestStay:
     """A container whose log is all that is left of it."""
 

@@ -12,8 +12,11 @@ import pytest
 from tests.runner.driving import PATIENCE, alive, eventually
 from tests.runner.test_program import DAEMON
 from tests.signals import send_to_another_thread
+from tfapp.contract.encoding import encode
 from tfapp.contract.exit import Exit
-from tfapp.contract.names import EXIT_PREFIX
+from tfapp.contract.names import EXIT_PREFIX, KEY_SAVE, SAVED_PREFIX
+from tfapp.contract.saving import HOLD, InstanceSave, SaveRequest
+from tfapp.runner.container import SAVED_FILE
 from tfapp.runner.main import main
 
 FOREVER = "import os, time; print('pid', os.getpid(), flush=True); time.sleep(600)"
@@ -403,6 +406,29 @@ def test_a_broken_stream_loses_no_order(application):
     application.order("stop", grace=60)
     assert application.exit_report().stopped
     assert application.dismissed() == 0
+
+
+TAKES_PART = """
+import time
+from tfapp.program.saving import save_if_asked
+for step in range(1, 100_000):
+    save_if_asked(step, lambda: print("saves", flush=True), together=True)
+    time.sleep(0.02)
+"""
+
+
+def test_a_request_to_save_reaches_a_program_whose_runner_had_no_stream(application):
+    """As while another master takes the place of one that was lost."""
+    application.run(TAKES_PART)
+    eventually(lambda: application.root.joinpath("work", SAVED_FILE).exists(), "it takes part")
+    application.runner.send_signal(signal.SIGSTOP)
+    application.connection.put("end-streams", b"")
+    application.connection.put(KEY_SAVE, encode(SaveRequest("a", 1, HOLD, 60.0)))
+    application.runner.send_signal(signal.SIGCONT)
+    key = f"{SAVED_PREFIX}worker/0"
+    eventually(lambda: application.connection.get(key) is not None, "the program's step")
+    told = InstanceSave.from_dict(json.loads(application.connection.get(key)))
+    assert (told.id, told.takes_part, told.saved) == ("a", True, False)
 
 
 @pytest.mark.slow

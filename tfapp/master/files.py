@@ -154,7 +154,12 @@ class FileServer:
         return self._uploads
 
     def path(self, digest: str) -> str | None:
-        """The file with this content, None when there is none."""
+        """The file with this content, None when there is none. OSError for a file that is not
+        there."""
+        if digest not in self._paths:  # the master before may have named it to a container
+            for order in tuple(self._orders.values()):
+                for file in order.task.service.files.values():
+                    self._digest(local_path(file.source))
         return self._paths.get(digest)
 
     def _digest(self, path: str) -> str:

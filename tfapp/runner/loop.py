@@ -21,7 +21,7 @@ from tfapp.contract.saving import GO_ON, OVER, InstanceSave, SaveRequest
 from tfapp.contract.sessions import SessionOffer, SessionRequest
 from tfapp.contract.stacks import InstanceStacks, StacksRequest
 from tfapp.protocol.connection import Connection
-from tfapp.protocol.watch import Broken, Deleted, Put
+from tfapp.protocol.watch import Broken, Deleted, Put, Watch
 from tfapp.runner import events, metrics, policy
 from tfapp.runner.asked import Asked
 from tfapp.runner.container import Container
@@ -115,14 +115,14 @@ class Runner:
         watch = self._master.watch(self._happened)
         self._heartbeat.start(self._doing())
         try:
-            self._decide(self._master.read(watch))
+            self._catch_up(watch)
             while self._state.phase != policy.DONE:
                 item = self._wait()
                 if isinstance(item, Broken):
                     self._say(f"the master's stream broke: {item.message}; opening a new one")
                     watch.close()
                     watch = self._master.watch(self._happened)
-                    self._decide(self._master.read(watch))
+                    self._catch_up(watch)
                 else:
                     self._decide(self._translate(item))
         finally:
@@ -132,6 +132,11 @@ class Runner:
         if self._state.terminated:
             return TERMINATED
         return FAILED if self._failed else 0
+
+    def _catch_up(self, watch: Watch) -> None:
+        """Hears what was said before `watch` began."""
+        for item in self._master.read(watch):
+            self._decide(self._translate(item))
 
     def _abandon(self, message: str) -> None:
         """Ends the program and this process. Called by the heartbeat, in its thread. Nothing is
@@ -240,7 +245,8 @@ class Runner:
         return None if taken is None else taken.fitting()
 
     def _save_asked(self, request: SaveRequest) -> tuple[events.Event, ...]:
-        if request.generation != self._state.generation:
+        heard = request == self._saving.newest  # a stream or a coordinator has begun anew
+        if heard or request.generation != self._state.generation:
             return ()
         self._saving.newest = request
         self._asked_save.ask(request)

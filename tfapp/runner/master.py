@@ -18,7 +18,10 @@ from tfapp.contract.names import (
     KEY_CLUSTER,
     KEY_GENERATION,
     KEY_KEPT,
+    KEY_PROFILE,
     KEY_RELEASED,
+    KEY_SESSION,
+    KEY_STACKS,
     OFFER_PREFIX,
     ORDER_PREFIX,
     PROFILED_PREFIX,
@@ -31,9 +34,11 @@ from tfapp.contract.sessions import SessionOffer
 from tfapp.contract.stacks import InstanceStacks
 from tfapp.errors import UnreachableError
 from tfapp.protocol.connection import Connection
-from tfapp.protocol.watch import Watch
+from tfapp.protocol.watch import Put, Watch
 from tfapp.runner import events
 from tfapp.runner.witness import Witness
+
+_AT_ONCE = (KEY_PROFILE, KEY_SESSION, KEY_STACKS)
 
 # Seconds without the master after which a runner gives up, if its fence is not quicker.
 PATIENCE = 60.0
@@ -72,11 +77,12 @@ class MasterLink:
             )
         )
 
-    def read(self, watch: Watch) -> list[events.Event]:
-        """The events of the keys that exist already, the generation first."""
+    def read(self, watch: Watch) -> list[Put]:
+        """The keys that exist already, the generation first, without those that are for whoever
+        hears them at once."""
         found = self._patiently(watch.read)
         ordered = sorted(found, key=lambda key: (key != KEY_GENERATION, key))
-        return [event for key in ordered for event in self.understand(key, found[key])]
+        return [Put(key, found[key]) for key in ordered if key not in _AT_ONCE]
 
     def understand(self, key: str, value: bytes) -> tuple[events.Event, ...]:
         """The event that a written key means, if it means one. UnreachableError if it is said by

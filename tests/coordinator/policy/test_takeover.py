@@ -13,13 +13,14 @@ from tests.coordinator.policy.test_random_histories import (
     HAPPENINGS,
     LAYOUTS,
     LIMITS,
+    PLANNED,
     POLICIES,
     SLOW,
     drawn,
     happen,
 )
 from tests.coordinator.world import World
-from tfapp.contract.status import TAKEN_OVER
+from tfapp.contract.status import SAVES, TAKEN_OVER
 from tfapp.coordinator.policy import actions, events, takeover
 from tfapp.coordinator.policy.state import Pace, State
 from tfapp.coordinator.policy.step import step
@@ -93,14 +94,16 @@ class Mortal(World):
             super().order(name, order)
 
 
-def history(world_of, seed):
+def history(world_of, seed, happenings=HAPPENINGS, formed=False):
     chance = random.Random(seed)
     world = world_of(drawn(chance.choice(LAYOUTS), chance.choice(LIMITS), chance.choice(POLICIES)))
     world.begin()
+    if formed:
+        world.happen("all", "answer")
     names = tuple(world.state.instances)
     for _ in range(chance.randrange(60)):
         names = tuple(world.state.instances) or names
-        happen(world, chance.choice(HAPPENINGS), chance.choice(names), chance.randrange(24))
+        happen(world, chance.choice(happenings), chance.choice(names), chance.randrange(24))
     world.feed(events.StopRequested(world.now, "the history ends"))
     world.advance(world.now + 100)
     return world
@@ -120,6 +123,16 @@ def test_a_death_at_every_event_of_random_histories_changes_nothing(seeds):
         assert outcome(mortal) == outcome(other), seed
         deaths += mortal.deaths
     assert deaths > 10 * len(seeds)
+
+
+@pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 200), marks=SLOW)])
+def test_nor_does_a_death_while_programs_save_before_a_planned_stop(seeds):
+    saved = 0
+    for seed in seeds:
+        mortal, other = (history(each, seed, PLANNED, formed=True) for each in (Mortal, World))
+        assert outcome(mortal) == outcome(other), seed
+        saved += sum(m.kind == SAVES for m in mortal.state.timeline)
+    assert saved >= len(seeds) // 5
 
 
 PLAIN = {"str": "text", "int": 3, "float": 0.5, "bool": True, "Measure": 1.5}

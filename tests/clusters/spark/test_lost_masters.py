@@ -1,0 +1,208 @@
+"""The application master, a process beside the Spark driver, is lost or hangs at the moments of an
+application's life, with what else may be lost then. docs/failures.md has what follows."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import tfapp
+from tests.clusters.spark.conftest import wait_for
+from tests.clusters.spark.test_cluster import executors
+from tests.clusters.spark.test_engine import above, living
+from tests.end_to_end.command_line import CommandLine
+from tfapp.engines.machine.folders import Home
+from tfapp.engines.machine.state import read_state
+from tfapp.errors import UnknownApplicationError
+from tfapp.processes import identify
+
+pytestmark = pytest.mark.weekly
+
+BACK = "the application's master was lost and is back; the programs went on"
+LARGE = 2  # vcores of which an executor has one
+
+
+class Life:
+    """One application, and what is done to it."""
+
+    def __init__(self, spark: Any, cluster: Any, shared: Path, home: Path):
+        self.spark, self.cluster, self.shared = spark, cluster, shared
+        self.run = Home(home / "spark").app("app").run(1)
+        self.command = CommandLine(shared, home, environ={"TFAPP_ENGINE": "spark"})
+        self.application: tfapp.Application
+        self.lost = 0
+
+    def begin(self, workers: int, vcores: int = 1) -> None:
+        def train(ctx, shared=str(self.shared)):
+            import os
+            import pathlib
+            import signal
+            import sys
+            import time
+
+            def save(*_):
+                time.sleep(3)
+                print("has saved", flush=True)
+                sys.exit()
+
+            signal.signal(signal.SIGTERM, save)
+            pid = str(os.getpid())
+            pathlib.Path(shared, f"{ctx.index}-{ctx.generation}").write_text(pid)
+            while True:
+                time.sleep(0.1)
+
+        size = {"worker": tfapp.Component("256 MiB", instances=workers, vcores=vcores)}
+        self.application = tfapp.submit(train, size, spark=self.spark, name="app", show=False)
+
+    def runs(self, workers: int, vcores: int = 1) -> list[int]:
+        self.begin(workers, vcores)
+        return self.programs(workers)
+
+    def programs(self, workers: int, generation: int = 1) -> list[int]:
+        """The ids of the programs' processes, once they run."""
+        paths = [self.shared / f"{worker}-{generation}" for worker in range(workers)]
+        wait_for(lambda: all(p.exists() and p.read_text() for p in paths), "programs", 120)
+        return [int(path.read_text()) for path in paths]
+
+    def master(self) -> int:
+        return read_state(self.run).process.pid
+
+    def lose(self, number: int = signal.SIGKILL) -> None:
+        """Ends the master, or stops it for its parent to end."""
+        self.lost = self.master()
+        os.kill(self.lost, number)
+
+    def told(self) -> str:
+        return "\n".join(moment.text for moment in self.application.status().timeline)
+
+    def is_back(self) -> None:
+        wait_for(lambda: self.master() != self.lost, "another master", 120)
+        wait_for(lambda: BACK in self.told(), "words on it", 120)
+
+
+class Lived(NamedTuple):
+    """What is to be seen then. `kept`: the programs that are those of before."""
+
+    kept: Sequence[int]
+    workers: int = 2
+    generation: int = 1
+    losses: int = 0
+    restarts: int = 0
+
+
+def hangs(app: Life) -> Lived:
+    before = app.runs(2)
+    app.lose(signal.SIGSTOP)
+    return Lived(before)
+
+
+def lost_before_it_is_asked_to_flex(app: Life) -> Lived:
+    app.runs(2)
+    app.lose()
+    app.application.flex("worker", "+1")
+    return Lived((), workers=3, generation=2)
+
+
+def lost_with_a_worker(app: Life) -> Lived:
+    before = app.runs(2)
+    os.kill(above(before[1], "tfapp-runtime runner"), signal.SIGKILL)
+    app.lose()
+    return Lived((), generation=2, restarts=1)
+
+
+def lost_with_an_executor(app: Life) -> Lived:
+    before = app.runs(2, LARGE)
+    app.lose()
+    os.kill(above(before[1], "CoarseGrainedExecutorBackend"), signal.SIGKILL)
+    return Lived((), generation=2, losses=1)
+
+
+def hangs_while_a_machine_ends(app: Life) -> Lived:
+    app.runs(2, LARGE)
+    app.lose(signal.SIGSTOP)
+    app.cluster.kill_worker(2)
+    try:
+        app.programs(2, 2)
+    finally:
+        app.cluster.start_worker(2)
+    return Lived((), generation=2, losses=1)
+
+
+HAPPENS: tuple[Callable[[Life], Lived], ...] = (
+    hangs,
+    lost_before_it_is_asked_to_flex,
+    lost_with_a_worker,
+    lost_with_an_executor,
+    hangs_while_a_machine_ends,
+)
+
+
+@pytest.fixture
+def life(spark, cluster, shared, tfapp_home):
+    """An executor on each worker: another test may have left both on one."""
+    wait_for(lambda: len(cluster.registered()) == 2, "both workers")
+    wait_for(lambda: len(cluster.web()["activeapps"]) == 1, "end of another test's driver")
+    for worker in (1, 2):
+        for executor in cluster.executors(worker)[1:]:
+            executor.send(signal.SIGKILL)
+    wait_for(lambda: all(len(cluster.executors(worker)) == 1 for worker in (1, 2)), "one on each")
+    wait_for(lambda: executors(spark) == 2, "both executors")
+    app = Life(spark, cluster, shared, tfapp_home)
+    yield app
+    with contextlib.suppress(UnknownApplicationError):  # it is destroyed
+        if app.application.status().verdict is None:
+            app.application.stop(force=True)
+
+
+@pytest.mark.parametrize("what", HAPPENS, ids=lambda what: what.__name__)
+def test_the_application_goes_on(life, what):
+    lived = what(life)
+    life.is_back()
+    now = life.programs(lived.workers, lived.generation)
+    states = lambda: [one.state for one in life.application.status().instances]  # noqa: E731
+    wait_for(lambda: states() == ["RUNNING"] * lived.workers, "all instances", 60)
+    status, told = life.application.status(), life.told()
+    found = (status.generation, status.losses, status.restarts)
+    assert found == (lived.generation, lived.losses, lived.restarts), told
+    assert all(map(identify, now)), told
+    assert set(lived.kept) <= set(now), told
+    heard = lambda: len(life.application.stacks().instances) == lived.workers  # noqa: E731
+    wait_for(heard, "programs, which hear the master that there is", 60)
+    assert life.application.stop().state == "KILLED"
+    wait_for(lambda: not living(), "end of all containers")
+
+
+@pytest.mark.parametrize("when", ["before it is asked", "as it hangs", "while programs end"])
+def test_lost_while_it_stops(life, when):
+    """The programs have their grace."""
+    life.runs(2)
+    if when != "while programs end":
+        life.lose(signal.SIGKILL if when == "before it is asked" else signal.SIGSTOP)
+    stopping = life.command.start("stop", "app")
+    if when == "while programs end":
+        wait_for(lambda: life.application.status().state == "STOPPING", "STOPPING")
+        life.lose()
+    _, problems = stopping.communicate(timeout=300)
+    assert stopping.returncode == 0, problems
+    status = life.application.status()
+    assert (status.state, status.generation, status.losses) == ("KILLED", 1, 0), problems
+    logs = life.application.logs()
+    assert all("has saved" in logs[f"worker/{worker}"] for worker in (0, 1)), logs
+    wait_for(lambda: not living(), "end of all containers")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_lost_before_it_is_destroyed(life, number):
+    life.runs(2)
+    life.lose(number)
+    life.command.ok("destroy", "app", "--force")
+    assert life.command.names() == []
+    wait_for(lambda: not living(), "end of all containers")
+    tracker = life.spark.sparkContext.statusTracker()
+    wait_for(lambda: not tracker.getActiveJobsIds(), "end of its jobs")
