@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tests.contract_values import make_failure_policy
+from tests.contract_values import make_failure_policy, make_limits
 from tests.coordinator.policy.test_random_histories import (
     HAPPENINGS,
     LAYOUTS,
@@ -114,6 +114,25 @@ def test_masters_that_are_lost_one_after_another_spend_the_budget():
     )
     said = [moment.text for moment in state.timeline]
     assert said.count("the application's master was lost and is back") == 2
+
+
+def test_the_next_master_knows_the_machines_on_which_an_instance_was_lost():
+    world = World(job("worker=2", failure=make_failure_policy(max_losses=9)))
+    world.play("0 worker/1 on a\n1 all answer\n10 worker/1 is taken for dead\n40 all answer")
+    world.lose_master(record(world.state), world.now)
+    world.happen("all", "answer")
+    world.advance(70)
+    world.happen("worker/1", "is", "taken", "for", "dead")
+    world.feed(events.Tick(world.now))
+    assert "70 another container for worker/1, not on a" in world.log
+
+
+def test_the_next_master_holds_containers_for_as_long_as_this_one_would():
+    limits, failure = make_limits(gang=10), make_failure_policy(max_losses=9)
+    world = World(job("worker=2", limits=limits, failure=failure))
+    world.play("0 worker/1 waits queue\n1 worker/0 answers\n20")
+    assert world.state.given_back == 1
+    assert go_on(world.state, world.job)[0].given_back == 1
 
 
 class Losses:
