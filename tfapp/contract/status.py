@@ -302,6 +302,9 @@ class Record(Coded):
     failures: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
     recent: tuple[float, ...] = ()  # times of failures within the window of the back-off
     last: LastFailure = LastFailure()
+    given_back: int = 0  # times that all containers were, since the last cluster formed
+    # Instance -> the machines on which it was lost.
+    failed_on: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
 
 @frozen

@@ -237,7 +237,14 @@ def _record(state: State, zero: float) -> Record:
 
     now = charged(state)
     failures = {component: known(times) for component, times in now.charges.components.items()}
-    return Record(state.verdict, failures, known(now.charges.recent), now.repeatable)
+    return Record(
+        state.verdict,
+        failures,
+        known(now.charges.recent),
+        now.repeatable,
+        state.given_back,
+        {i.id: i.failed_on for i in state.instances.values() if i.failed_on},
+    )
 
 
 def _held(state: State, zero: float) -> Held | None:

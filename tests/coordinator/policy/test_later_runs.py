@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tests.contract_values import make_failure_policy
+from tests.contract_values import make_failure_policy, make_limits
 from tests.coordinator.policy.test_random_histories import (
     HAPPENINGS,
     LAYOUTS,
@@ -131,6 +131,25 @@ def test_what_was_about_to_join_is_not_waited_for():
         world.happen("all", "answer")
         assert (world.state.phase, world.state.generation) == (RUNNING, generation)
     assert len(world.state.instances) == 2
+
+
+def test_the_next_master_knows_the_machines_on_which_an_instance_was_lost():
+    world = World(job("worker=2", failure=make_failure_policy(max_losses=9)))
+    world.play("0 worker/1 on a\n1 all answer\n10 worker/1 is taken for dead\n40 all answer")
+    world.lose_master(record(world.state), world.now)
+    world.happen("all", "answer")
+    world.advance(70)
+    world.happen("worker/1", "is", "taken", "for", "dead")
+    world.feed(events.Tick(world.now))
+    assert "70 another container for worker/1, not on a" in world.log
+
+
+def test_the_next_master_holds_containers_for_as_long_as_this_one_would():
+    limits, failure = make_limits(gang=10), make_failure_policy(max_losses=9)
+    world = World(job("worker=2", limits=limits, failure=failure))
+    world.play("0 worker/1 waits queue\n1 worker/0 answers\n20")
+    assert world.state.given_back == 1
+    assert go_on(world.state, world.job)[0].given_back == 1
 
 
 class Losses:

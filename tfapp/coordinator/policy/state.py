@@ -400,6 +400,7 @@ def resumed(state: State, earlier: ApplicationStatus) -> State:
             i.role,
             container=initial_container(i.instance),
             requested_in=generation,
+            failed_on=record.failed_on.get(i.instance, ()),
             joined=earlier.joined.get(i.instance, 1),
             metrics=i.metrics,
             step=i.step,
@@ -421,6 +422,7 @@ def resumed(state: State, earlier: ApplicationStatus) -> State:
             here(record.recent),
         ),
         repeatable=record.last,
+        given_back=record.given_back,
         timeline=tuple(replace(m, time=zero + m.time - earlier.started) for m in earlier.timeline),
         feed=earlier.feed,
     ).noted(state.started, f"generation {generation} begins", BEGINS)
