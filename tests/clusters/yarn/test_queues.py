@@ -1,14 +1,13 @@
 """Applications that wait for a queue: with a master of their own each, for their containers."""
 
-import json
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.clusters.yarn import programs
 from tests.end_to_end.trainings import LIMIT
 from tests.waiting import wait
+from tfapp.contract.status import GIVEN_BACK
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -42,21 +41,24 @@ def test_a_full_queue_is_waited_for(tfapp):
 
 
 def test_two_applications_do_not_keep_what_the_other_needs(tfapp):
-    """There is room for four workers, and each has three."""
-    script = tfapp.program(programs.TAKES_A_WHILE)
-    names = ("left", "right")
-    words = ("-w", 3, *MEMORY, 3500, *GANG, 20, "--detach")
-
-    def begin(name: str) -> None:
-        tfapp.ok("run", script, "--name", name, *words)
-
-    with ThreadPoolExecutor() as at_once:
-        list(at_once.map(begin, names))
+    """There is room for four workers, and each has three. While another one has all of it, both
+    come, and the queue gives its containers in turn."""
+    place = ("--queue", "batch", *MEMORY, 3500, "--rescompopt", "slider-appmaster", "yarn.memory")
+    script = tfapp.program(programs.GOES_ON, "goes_on.py")
+    all_of_it = ("-w", 4, *place, 512, "--detach", "--wait", LIMIT)
+    tfapp.ok("run", script, "--name", "all-of-it", *all_of_it)
+    script, names = tfapp.program(programs.TAKES_A_WHILE), ("left", "right")
+    for name in names:
+        tfapp.ok("run", script, "--name", name, "-w", 3, *place, 512, *GANG, 10, "--detach")
+    for name in names:
+        wait(lambda name=name: tfapp.status(name)["status"]["held"], f"{name} waits", 120)
+    tfapp.ok("stop", "all-of-it", "--force")
     for name in names:
         assert tfapp("wait", name).code == 0, tfapp.asks("diagnostics", name)
     told = [tfapp.status(name)["status"] for name in names]
-    moments = [moment for status in told for moment in status["timeline"]]
-    print(json.dumps([(m["time"] - told[0]["started"], m["text"]) for m in moments], indent=1))
+    back = [m["text"] for status in told for m in status["timeline"] if m["kind"] == GIVEN_BACK]
+    words = "2 of 3 containers were there and waited for the others in vain"
+    assert back[0].startswith(words), told
     for status in told:
         assert (status["generation"], status["restarts"], status["losses"]) == (1, 0, 0)
 
