@@ -49,7 +49,7 @@ def test_two_applications_do_not_keep_what_the_other_needs(tfapp):
     tfapp.ok("run", script, "--name", "all-of-it", *all_of_it)
     script, names = tfapp.program(programs.TAKES_A_WHILE), ("left", "right")
     for name in names:
-        tfapp.ok("run", script, "--name", name, "-w", 3, *place, 512, *GANG, 10, "--detach")
+        tfapp.ok("run", script, "--name", name, "-w", 3, *place, 512, *GANG, 20, "--detach")
     for name in names:
         wait(lambda name=name: tfapp.status(name)["status"]["held"], f"{name} waits", 120)
     tfapp.ok("stop", "all-of-it", "--force")
