@@ -83,7 +83,8 @@ def _be_watched() -> None:
     has started it starts another, which a master that lives would not do otherwise."""
     try:
         command = [sys.executable, "-I", "-S", watchdog.__file__]
-        pipe = subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0).stdin
+        env = {name: value for name, value in os.environ.items() if name != ENV_COORDINATOR}
+        pipe = subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0, env=env).stdin
         assert pipe is not None, "it was asked for"
         threads.start("tfapp-alive", _tell_of_life, pipe)
     except OSError as error:
