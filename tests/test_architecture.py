@@ -73,7 +73,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # The part of programs travels too.
     "feed": {"contract", "errors", "listener"},
     "program": {"course", "errors", "feed", "storage"},
-    "master": {"contract", "errors", "listener", "processes", "protocol"},
+    "master": {"contract", "errors", "listener", "processes", "protocol", "standalone"},
     "engines": BASE
     | {"", "disk", "documents", "listener", "master", "processes", "environment", "package"}
     | {"temporary"}
@@ -220,6 +220,7 @@ ALONE = {
     r"\.accept\(|sock_accept\(|serve_forever|start_server\(": {
         "tfapp.listener",
         "tfapp.engines.kubernetes.forward",  # on loopback, for the moments of one command
+        "tfapp.master.witness",  # in a process that forks, and so has no threads
     },
 }
 

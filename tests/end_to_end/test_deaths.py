@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from tests.waiting import wait
 from tfapp.coordinator.main import CUT_SHORT
 from tfapp.engines.machine.folders import Home
 from tfapp.engines.machine.state import read_state
-from tfapp.processes import identify
+from tfapp.processes import children, identify
 
 pytestmark = pytest.mark.slow
 
@@ -52,6 +53,7 @@ while True:
 """
 COORDINATOR = "tfapp-runtime\0coordinator"
 FOLLOWED = "the coordinator was lost, another one goes on"
+AWAY, AFTER = 45.0, 5.0  # seconds without a master, and until silence would have been counted
 BACK = "the application's master was lost and is back; the programs went on"
 
 
@@ -444,10 +446,11 @@ def test_a_daemon_that_an_ended_program_leaves_behind(tfapp):
 
 
 @pytest.fixture
-def trains(tfapp):
-    """Two workers that go on in the next generation."""
+def trains(tfapp, request):
+    """Two workers that go on in the next generation. The parameter: more options."""
     tfapp.program(SAVES_FOR.format(seconds=3))
-    tfapp.ok("run", "program.py", "-w", 2, "--name", "app", "--detach", "--wait", LIMIT)
+    more = (*getattr(request, "param", ()), "--detach", "--wait", LIMIT)
+    tfapp.ok("run", "program.py", "-w", 2, "--name", "app", *more)
     wait(lambda: runs_in(tfapp, 1, 2), lambda: tfapp.asks("diagnostics", "app"), LIMIT)
     yield tfapp
     if "app" in tfapp.names():
@@ -462,6 +465,29 @@ def test_a_master_that_hangs(trains):
     wait(lambda: failures(trains) == [BACK], lambda: trains.asks("diagnostics", "app"), LIMIT)
     assert (in_containers(trains), told(trains)[:3]) == (living, (1, 0, 0))
     assert identify(hung) is None
+
+
+MANY_MASTERS = ("--option", "site.global.master.attempts", 20)
+
+
+@pytest.mark.parametrize("trains", [MANY_MASTERS], indirect=True)
+def test_masters_that_are_away_for_longer_than_a_runner_that_is_cut_off_lives(trains):
+    """Their parent says that they are lost, and that no runner is cut off."""
+    living, lost, stopped = in_containers(trains), master(trains), set()
+    parent = read_state(Home(trains.home).app("app").run(1)).parent.pid
+    others, until = children(parent), time.monotonic() + AWAY
+    os.kill(lost, signal.SIGKILL)
+    while time.monotonic() < until:
+        for next in children(parent) - others - stopped:
+            os.kill(next, signal.SIGSTOP)
+            stopped.add(next)
+        time.sleep(0.001)
+    for next in stopped & children(parent):
+        os.kill(next, signal.SIGCONT)
+    wait(lambda: failures(trains) == [BACK], lambda: trains.asks("diagnostics", "app"), LIMIT)
+    assert (in_containers(trains), told(trains)[:3]) == (living, (1, 0, 0))
+    time.sleep(AFTER)  # else the loss of a runner might not be known yet
+    assert (in_containers(trains), told(trains)[:3]) == (living, (1, 0, 0))
 
 
 def test_a_master_and_a_worker(trains):

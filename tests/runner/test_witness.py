@@ -43,7 +43,7 @@ def witness(server, clock, moved):
     environ = {**server.environ, "TFAPP_WITNESS": "300 tfapp-a.witness"}
 
     def ask():
-        return ask_witness(ID, environ, str(server.account))
+        return ask_witness(ID, environ, folder=str(server.account))
 
     return Witness(ask, 300.0, "old:1", moved.append, lambda: clock[0])
 

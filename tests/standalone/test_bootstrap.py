@@ -227,7 +227,7 @@ def test_a_container_that_has_not_begun_waits_for_the_next_master(tmp_path, monk
         path.write_bytes(content)
     client = bootstrap.MasterClient("old:2", str(certificate), str(key), "container_1_0001_01_2")
     said = {"may_live": True, "address": "", "files": "", "version": "1"}
-    monkeypatch.setattr(bootstrap, "ask_witness", lambda id: said)
+    monkeypatch.setattr(bootstrap, "ask_witness", lambda id, key: said)
     now = time.monotonic()
     assert not client.is_expected(now)  # it has none
     monkeypatch.setenv(bootstrap.ENV_WITNESS, "300 tfapp-a.witness")

@@ -172,8 +172,8 @@ LOG_BEGINS = "tfapp: the log begins"
 # begins with share one environment without it: see `initial_instance`.
 ENV_INSTANCE = "TFAPP_INSTANCE"
 ENV_MASTER_TIMEOUT = "TFAPP_MASTER_TIMEOUT"  # seconds that a coordinator waits for the next master
-# Seconds that a container lives without its master, and the object that the witness reads, see
-# tfapp.standalone.bootstrap.
+# Seconds that a container lives without its master, and where the witness is: host:port, or the
+# name of an object of Kubernetes. See tfapp.standalone.bootstrap.
 ENV_WITNESS = "TFAPP_WITNESS"
 ENV_GENERATION = "TFAPP_GENERATION"  # generation at the time of the container's request
 # As the engine calls the machine of a container, where it can keep others off it; and the machines,

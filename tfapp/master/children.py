@@ -33,6 +33,7 @@ from tfapp.processes import (
     send,
     session,
 )
+from tfapp.standalone.bootstrap import witness_secret
 
 TERM_GRACE = 0.25  # seconds between SIGTERM and SIGKILL, YARN's own
 GUARD_GRACE = 5.0  # seconds that a guard has to remove what is no process: Docker's containers
@@ -89,6 +90,12 @@ class ParentLine:
             self.order({"hold": f"{what} {port}"}, made.fileno())
             return port
         return 0
+
+    def testify(self, port: int, containers: str, key: bytes) -> None:
+        """Has the parent answer runners that cannot reach their master at this port, which is
+        reserved for the "witness". See tfapp.master.witness."""
+        told = {"containers": containers, "secret": witness_secret(key).hex()}
+        self.order({"testify": f"witness {port}", **told})
 
     async def beat(self) -> None:
         """Tells the parent that this event loop does not hang, from now on."""

@@ -7,6 +7,8 @@ A master is its child, with a socket between the two. Each message is a line of 
     to the parent    {"start": ID, "argv", "folder", "env", "output", "note"}
                      {"noted": ID}     its end is written down, or nobody asks for it
                      {"hold": NAME}    with a descriptor, which stays open
+    {"testify": NAME, "containers", "secret"}
+                      what is held is a socket of the witness; see tfapp.master.witness
                      {"alive": 1}      each second, from when the parent has to watch over it
     to the master    {"started": ID, "pid", "since"}, {"failed": ID, "errno", "text"}
                      {"ended": ID, "code"}
@@ -30,6 +32,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfapp.frozen import frozen, replace
+from tfapp.master.witness import Witness
 from tfapp.processes import adopt_orphans, stat
 
 SILENCE = 10.0  # seconds between two signs of life after which a master is killed
@@ -75,6 +78,7 @@ class Parent:
         self.children: dict[str, Child] = {}
         self._running: dict[int, str] = {}  # pid -> id
         self._files: dict[str, int] = {}
+        self._witness = Witness()
         self._passes_on = passes_on
         self._asked = self._passed = False  # to end: this process, the present master
         adopt_orphans()
@@ -133,6 +137,7 @@ class Parent:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if self._passes_on:
             signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
+        self._witness.close()
         for file in self._files.values():
             os.close(file)
 
@@ -146,7 +151,8 @@ class Parent:
         silent = 0.0
         while True:
             before = time.monotonic()
-            served.wait(self._woken)
+            served.wait(self._woken, *self._witness.files)
+            self._witness.serve()
             if not served.talk():  # such as words that are no message
                 _kill(master)
             silent += min(time.monotonic() - before, _TICK)
@@ -159,6 +165,7 @@ class Parent:
                 os.kill(master, signal.SIGTERM)
             code = self._reap(master, served)
             if code is not None:
+                self._witness.present = False
                 served.close()
                 return code
 
@@ -191,8 +198,12 @@ class Parent:
             self.children.pop(order["noted"], None)
         elif "hold" in order:
             self._hold(str(order["hold"]), files.pop(0))
+        elif "testify" in order:
+            file, secret = self._files[order["testify"]], bytes.fromhex(order["secret"])
+            self._witness.testify(file, str(order["containers"]), secret)
         else:
             served.alive = bool(order["alive"])
+            self._witness.present |= served.alive
 
     def _hold(self, name: str, file: int) -> None:
         if name in self._files:
@@ -244,11 +255,13 @@ class _Served:
         self._open = True
         line.setblocking(False)
 
-    def wait(self, woken: int) -> None:
-        """Waits for a word, for room, or for what wakes `woken`; for a moment at most."""
+    def wait(self, *others: int) -> None:
+        """Waits for a word, for room, or until one of `others` is readable; for a moment at
+        most."""
         self.alive = False
         poller = select.poll()
-        poller.register(woken, select.POLLIN)
+        for file in others:
+            poller.register(file, select.POLLIN)
         if self._open:
             wanted = select.POLLIN | (select.POLLOUT if self._unsaid else 0)
             poller.register(self._line, wanted)

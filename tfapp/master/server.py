@@ -21,6 +21,7 @@ from tfapp.contract.exit import container_message
 from tfapp.contract.names import (
     ENV_COORDINATOR,
     ENV_INSTANCE,
+    ENV_WITNESS,
     GRANTED,
     KEY_BACK,
     KEY_KEPT,
@@ -91,18 +92,25 @@ class ServedApplication:
 class Endpoint:
     """The addresses of a master: it listens at `listen` (an address of this machine, or 0.0.0.0),
     and others reach it at `advertise`. `certificate` and `key` are the run's own, in PEM. `port`:
-    0 for any."""
+    0 for any. `witness`: the port at which runners learn whether it is lost, 0 if there is none."""
 
     listen: str
     advertise: str
     certificate: bytes
     key: bytes = dataclasses.field(repr=False)
     port: int = 0
+    witness: int = 0
 
     @property
     def address(self) -> str:
         """How others reach its port (host:port)."""
         return _join(self.advertise, self.port)
+
+    def asks_witness(self, limit: float) -> dict[str, str]:
+        """The variable by which containers ask the witness, for `limit` seconds without it."""
+        if not self.witness:
+            return {}
+        return {ENV_WITNESS: f"{limit:g} {_join(self.advertise, self.witness)}"}
 
     def listening(self, port: int = 0) -> tuple[socket.socket, str]:
         """A new socket that listens there, and how others reach it (host:port). OSError."""

@@ -58,7 +58,7 @@ class Runner:
     ):
         limits = container.job.limits
         self._supervisor = Supervisor(container, preparation, mode, say)
-        self._witness = witness_of(container.environ, connection.move, clock)
+        self._witness = witness_of(container.environ, connection.key, connection.move, clock)
         if self._witness is not None:
             connection.when_lost(self._witness.find)
         patience = max(limits.heartbeat_lost, self._witness.limit if self._witness else PATIENCE)

@@ -1,6 +1,6 @@
 """The witness of a runner, which it asks when it cannot reach its master: whether that one is lost,
 so that it waits for the next one, or it is cut off itself, and has to end its program.
-See tfapp.engines.kubernetes.pod.outside."""
+See tfapp.master.witness, and on Kubernetes tfapp.engines.kubernetes.pod.outside."""
 
 from __future__ import annotations
 
@@ -81,11 +81,15 @@ class Witness:
 
 
 def witness_of(
-    environ: Mapping[str, str], move: Callable[[str], None], clock: Callable[[], float]
+    environ: Mapping[str, str],
+    key: bytes,
+    move: Callable[[str], None],
+    clock: Callable[[], float],
 ) -> Witness | None:
-    """The witness of this container; None where there is none."""
+    """The witness of this container, with the application's private key; None where there is
+    none."""
     id, address = environ.get("CONTAINER_ID", ""), environ.get("SKEIN_APPMASTER_ADDRESS", "")
     if ENV_WITNESS not in environ:
         return None
     limit = float(environ[ENV_WITNESS].split()[0])
-    return Witness(lambda: ask_witness(id, environ), limit, address, move, clock)
+    return Witness(lambda: ask_witness(id, environ, key), limit, address, move, clock)

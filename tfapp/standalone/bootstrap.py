@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import hmac
 import io
 import json
 import os
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -32,6 +34,8 @@ CHUNK = 1 << 20
 ASK_EVERY = 3.0  # seconds between two questions to it
 WITNESS_LIMIT = 5.0  # seconds for the witness to answer
 WITNESS = "/tfapp/witness"  # the folder of what is needed to ask it: see tfapp.engines.kubernetes
+NONCE = 16  # bytes of a question to the witness beside a master
+MAX_ANSWER = 1 << 20  # bytes
 # tfapp.contract.names
 ENV_WITNESS = "TFAPP_WITNESS"
 CANNOT_START, CANNOT_START_CODE = "tfapp: cannot start: ", 78
@@ -134,39 +138,70 @@ def _check_inside(top, path, name):
 # ---- The witness ----------------------------------------------------------------------------
 
 
-def ask_witness(id, environ=os.environ, folder=WITNESS):
+def ask_witness(id, environ=os.environ, key=b"", folder=WITNESS):
     """What the witness of an application says of the container `id`, which cannot reach its master:
-    whether it `may_live`, the addresses of the master, and its `version`, another one each time a
-    master that lives has renewed it. None if nobody answers, or there is no witness."""
+    whether it `may_live`, the addresses of the master, "" where that stays where it was, and its
+    `version`, another one for as long as a master lives. None if nobody answers, or there is no
+    witness. `key`: the application's private key, in PEM."""
     import http.client
-    import ssl
 
     try:
-        name = environ[ENV_WITNESS].split()[-1]
-        host, port = environ["KUBERNETES_SERVICE_HOST"], int(environ["KUBERNETES_SERVICE_PORT"])
-        with open(os.path.join(folder, "token"), encoding="ascii") as file:
-            headers = {"Authorization": f"Bearer {file.read().strip()}"}
-        with open(os.path.join(folder, "namespace"), encoding="ascii") as file:
-            path = f"/api/v1/namespaces/{file.read().strip()}/configmaps/{name}"
-        tls = ssl.create_default_context(cafile=os.path.join(folder, "ca.crt"))
-        connection = http.client.HTTPSConnection(host, port, timeout=WITNESS_LIMIT, context=tls)
-        try:
-            connection.request("GET", path, headers=headers)
-            answer = connection.getresponse()
-            if answer.status != 200:
-                return None
-            said = json.loads(answer.read(1 << 20))
-        finally:
-            connection.close()
-        data = said["data"]
+        where = environ[ENV_WITNESS].split()[-1]
+        said = _ask_beside(where, key) if ":" in where else _ask_api_server(where, environ, folder)
         return {
-            "may_live": data["containers"] == id.rpartition("_")[0],
-            "address": str(data["address"]),
-            "files": str(data["files"]),
-            "version": str(said["metadata"]["resourceVersion"]),
+            "may_live": said["containers"] == id.rpartition("_")[0],
+            "address": str(said["address"]),
+            "files": str(said["files"]),
+            "version": str(said["version"]),
         }
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, IndexError):
         return None
+
+
+def _ask_beside(address, key):
+    """The answer of tfapp.master.witness. OSError, ValueError."""
+    host, _, port = address.rpartition(":")
+    nonce, until = os.urandom(NONCE), time.monotonic() + WITNESS_LIMIT
+    with socket.create_connection((host.strip("[]"), int(port)), WITNESS_LIMIT) as connection:
+        connection.sendall(nonce)
+        heard = b""
+        while data := connection.recv(CHUNK):
+            heard += data
+            if len(heard) > MAX_ANSWER or time.monotonic() > until:
+                raise ValueError("this is no witness")
+    signed, _, said = heard.partition(b"\n")
+    right = hmac.new(witness_secret(key), nonce + said, hashlib.sha256).hexdigest()
+    if not hmac.compare_digest(signed, right.encode()):
+        raise ValueError("this is not the application's witness")
+    return {"address": "", "files": "", **json.loads(said)}
+
+
+def witness_secret(key):
+    """By which the witness beside a master is known."""
+    return hashlib.sha256(b"tfapp witness\n" + key).digest()
+
+
+def _ask_api_server(name, environ, folder):
+    """What the object `name` says. OSError, HTTPException, ValueError, KeyError, TypeError."""
+    import http.client
+    import ssl
+
+    host, port = environ["KUBERNETES_SERVICE_HOST"], int(environ["KUBERNETES_SERVICE_PORT"])
+    with open(os.path.join(folder, "token"), encoding="ascii") as file:
+        headers = {"Authorization": f"Bearer {file.read().strip()}"}
+    with open(os.path.join(folder, "namespace"), encoding="ascii") as file:
+        path = f"/api/v1/namespaces/{file.read().strip()}/configmaps/{name}"
+    tls = ssl.create_default_context(cafile=os.path.join(folder, "ca.crt"))
+    connection = http.client.HTTPSConnection(host, port, timeout=WITNESS_LIMIT, context=tls)
+    try:
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        if answer.status != 200:
+            raise OSError(0, f"it answers {answer.status}")
+        said = json.loads(answer.read(MAX_ANSWER))
+    finally:
+        connection.close()
+    return {**said["data"], "version": said["metadata"]["resourceVersion"]}
 
 
 # ---- The container ----------------------------------------------------------------------------
@@ -181,6 +216,8 @@ class MasterClient:
         import ssl
 
         self.id = id
+        with open(key, "rb") as file:
+            self.key = file.read()
         self.go_to(address)
         self.tls = ssl.create_default_context(cafile=certificate)
         self.tls.load_cert_chain(certificate, key)
@@ -194,7 +231,8 @@ class MasterClient:
     def is_expected(self, begun):
         """Whether another master is on its way, for as long as a container may wait for it.
         PermissionError if it would not know this one."""
-        said = ask_witness(self.id) if ENV_WITNESS in os.environ and self.id else None
+        asks = ENV_WITNESS in os.environ and self.id
+        said = ask_witness(self.id, key=self.key) if asks else None
         if said is None or time.monotonic() > begun + float(os.environ[ENV_WITNESS].split()[0]):
             return False
         if not said["may_live"]:

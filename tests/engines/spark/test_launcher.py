@@ -185,7 +185,8 @@ class Playing:
             address="h:2", begin=lambda: None, offering=lambda *_: contextlib.nullcontext()
         )
         config = SimpleNamespace(engine={}, attempts=3, master_timeout=1.0, name="app")
-        endpoint = SimpleNamespace(certificate=b"", key=b"")
+        asks = {"asks_witness": lambda limit: {}}
+        endpoint = SimpleNamespace(certificate=b"", key=b"", **asks)
         beside = SimpleNamespace(noted=lambda id: None)
         fields: Any = (None, config, endpoint, self.files, beside, None, 0, begun)
         self.launcher = SparkLauncher(*fields)

@@ -84,7 +84,7 @@ def open_launcher(
         in_use = {gpu for gpus in used.values() for gpu in gpus}
         pool = GpuPool([gpu for gpu in taken if gpu not in in_use], more)
         processes = Processes(parent, prefix, lost=lambda: end(PARENT_LOST))
-        yield LocalLauncher(run, config, endpoint.advertise, processes, pool, used)
+        yield LocalLauncher(run, config, endpoint, processes, pool, used)
 
 
 def _lock_of(gpu: str) -> str:
@@ -93,20 +93,21 @@ def _lock_of(gpu: str) -> str:
 
 
 class LocalLauncher:
-    """`host`: the address of this machine. `used`: the GPUs of containers that run already."""
+    """`endpoint`: the master's, on this machine. `used`: the GPUs of containers that run."""
 
     def __init__(
         self,
         run: RunFolder,
         config: RunConfig,
-        host: str,
+        endpoint: Endpoint,
         processes: Processes,
         gpus: GpuPool,
         used: Mapping[str, tuple[str, ...]],
     ):
         self._run = run
         self._config = config
-        self._node = Machine(host, config.environment, config.docker)
+        self._asks_witness = endpoint.asks_witness(config.master_timeout)
+        self._node = Machine(endpoint.advertise, config.environment, config.docker)
         self._used = dict(used)
         self._processes = processes
         self._gpus = gpus
@@ -165,6 +166,8 @@ class LocalLauncher:
             )
             if self._config.attempts > 1 and not task.name:
                 env[ENV_MASTER_TIMEOUT] = f"{self._config.master_timeout:g}"
+            elif task.name:
+                env.update(self._asks_witness)
             self._processes.start(task.id, folder, env, output, json.dumps(gpus))
         except BaseException:
             await in_thread(delete_tree, folder)

@@ -37,10 +37,11 @@ from tfapp.frozen import frozen
 from tfapp.master.children import ParentLine
 from tfapp.master.ending import Ending
 from tfapp.master.journal import Journal, Memory, delete, read_kept
-from tfapp.master.launcher import KeepingLauncher, Launcher
+from tfapp.master.launcher import KeepingLauncher, Launcher, container_id
 from tfapp.master.server import Endpoint, Master, ServedApplication
 from tfapp.processes import identify, redirect
 
+PORTS = ("port", "witness")  # which the parent holds, those of a launcher aside
 End = Callable[[str], None]  # ends the run as failed, with a sentence that says why
 # Opens the launcher of a run, in the master's event loop. TfappError when that cannot be.
 # The last argument: containers that an earlier master has started, see Kept.begun.
@@ -140,8 +141,12 @@ async def _serve(
             write_atomically(run.key, prepared.key)
     certificate, key = run.certificate.read_bytes(), run.key.read_bytes()
     keeps = prepared.keeps and config.attempts > 1
-    port = parent.reserve("port", config.bind) if keeps else 0
-    endpoint = Endpoint(config.bind, config.bind, certificate, key, port)
+    attempt = kept.attempt if kept else place.attempt
+    port, witness = (parent.reserve(what, config.bind) if keeps else 0 for what in PORTS)
+    if witness:
+        containers = container_id(config.application, 0, attempt).rpartition("_")[0]
+        parent.testify(witness, containers, key)
+    endpoint = Endpoint(config.bind, config.bind, certificate, key, port, witness)
 
     def end(message: str) -> None:
         master.end(FAILED, message)
@@ -154,7 +159,7 @@ async def _serve(
             run.spec.read_bytes(),
             config.accepted,
             read_status(run) if lost and kept is None else None,
-            kept.attempt if kept else place.attempt,
+            attempt,
             lost and kept is None,
             another=place.lost + 1 < config.attempts,
             coordinators=config.attempts,

@@ -9,7 +9,8 @@ from typing import Any
 
 def container(order: Mapping[str, Any]) -> Callable[[Iterable[Any]], list[Any]]:
     """Returns a function for `mapPartitions`. `order`: the order of tfapp.standalone.keeper,
-    without the values that only the executor knows, and the texts `certificate`, `key`, `keeper`
+    without the values that only the executor knows, what is to be added to the container's
+    `environment`, and the texts `certificate`, `key`, `keeper`
     and `bootstrap`."""
 
     def run(_: Iterable[Any]) -> list[Any]:
@@ -45,6 +46,7 @@ def container(order: Mapping[str, Any]) -> Callable[[Iterable[Any]], list[Any]]:
             PATH=f"{folder}/bin:{environment.get('PATH') or '/usr/local/bin:/usr/bin:/bin'}",
             LOG_DIRS=f"{folder}/logs",
             CUDA_VISIBLE_DEVICES=",".join(gpu.addresses) if gpu else "",
+            **order["environment"],
         )
         told = {key: order[key] for key in ("id", "control", "files", "patience")}
         told.update(attempt=context.attemptNumber(), folder=folder, environment=environment)

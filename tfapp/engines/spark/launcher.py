@@ -318,6 +318,7 @@ class SparkLauncher:
             "files": self._files.address,
             "certificate": self._endpoint.certificate.decode(),
             "key": self._endpoint.key.decode(),
+            "environment": self._endpoint.asks_witness(self._config.master_timeout),
             "patience": self._config.master_timeout if self._config.attempts > 1 else 0,
             "keeper": _source(tfapp.standalone.keeper),
             "bootstrap": _source(tfapp.standalone.bootstrap),
