@@ -286,6 +286,13 @@ class Referee:
                 assert len(mine) >= min(one.elastic_min or len(able), len(able) - len(ended))
                 numbers = [task_index(m.instance, action.cluster.members) for m in mine]
                 assert numbers == [*range(len(mine))], "numbers are dense"
+        first = any(isinstance(action, actions.ListContainers) for action in wanted)
+        busy = first or after.decided or after.failure is not None
+        if isinstance(event, events.Tick) and event.time >= after.resumed + CATCH_UP:
+            for one in () if busy else late.values():
+                starts = one.granted is not None and not (one.answer or one.ended)
+                since = max(one.granted, after.began) if starts else math.inf
+                assert event.time < since + limits.gang, "who has its place is ready in time"
         begins = after.generation > before.generation and before.phase == RUNNING
         joined = begins and any(m.text.endswith(" joined") for m in after.timeline[-2:])
         if joined and not came_by_flex(before):
