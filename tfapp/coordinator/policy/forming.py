@@ -346,7 +346,8 @@ def answered(state: State, event: events.Answered) -> Step:
 
 
 def complete(state: State, time: float) -> Step:
-    """Publishes the cluster when all instances that have not ended are ready."""
+    """Publishes the cluster when all instances that have not ended are ready. What flex has added
+    has its time from then on: nobody has looked before who holds it back."""
     expected = _expected(state)
     if state.phase != FORMING or state.failure is not None or not expected:
         return state, ()
@@ -362,6 +363,8 @@ def complete(state: State, time: float) -> Step:
         formed_at=time,
         enough_since=math.inf,
         held=held,
+        hold=None,
+        join_by=time + state.job.limits.gang,
         given_back=0,
     )
     late = sum(i.intent is Intent.LATE for i in state.instances.values())
