@@ -129,7 +129,7 @@ class Referee:
         self.stopped = False
         self.ended: set[str] = set()  # containers
         self.doubtful: set[str] = set()  # those of silent runners among them
-        self.killed: set[str] = set()
+        self.killed: set[str] = set()  # or told to exit
         self.requested: dict[str, str] = {}  # instance -> the last container
         self.replaced = 0
         self.flexed = 0
@@ -195,6 +195,8 @@ class Referee:
         for action in wanted:
             if isinstance(action, actions.SendOrders):
                 orders.update(action.orders)
+                exits = [name for name, order in action.orders.items() if order.action == "exit"]
+                self.killed |= {after.instances[name].container for name in exits}
             if isinstance(action, actions.RequestContainer):
                 self.replaced += action.instance in self.requested
                 last = self.requested.get(action.instance, "")
@@ -317,7 +319,9 @@ class Referee:
             runner = self.world.runners.get(one.id)
             if runner is None or runner.container != one.container or one.ended or one.joins:
                 continue
+            told = None if by is None else by.told.get(one.id)
             late = by is not None and one.id not in by.expected  # it has not said so in time
+            late = late or (told is not None and not told.takes_part)
             if one.stage is not Stage.RUNNING or not one.saves or late:
                 continue
             if runner.program and not runner.cut:
@@ -526,7 +530,7 @@ def happen(world: World, what: str, name: str, number: int) -> None:
         quiet = world.now - runner.beat + limits.heartbeat
         if 2 * limits.heartbeat < quiet < limits.heartbeat_lost - limits.heartbeat:
             world.happen(name, "is", "taken", "for", "dead")
-    elif what == "save" and runner.program and not runner.cut:
+    elif what == "save" and runner.program and not (runner.cut or runner.saves):
         world.happen(name, "saves", *((), ("alone",), ("after", "2"), ("never",))[number % 4])
     elif what == "leave" and runner.program and not (runner.cut or runner.silent):
         world.happen(name, "is", "asked", "to", "leave")
@@ -539,8 +543,7 @@ def happen(world: World, what: str, name: str, number: int) -> None:
     elif what == "preempt":
         world.happen(name, ("preempted", "requeued")[number % 2])
     elif what == "hold" and not runner.ended:
-        known = world.state.instances.get(name)
-        if known is not None and known.heard is None:  # else a program has ended in it before
+        if not runner.heard:  # else its container has had its place before
             world.hold(runner, KINDS[number % 3])
     elif what == "grant" and runner.held and not runner.ended:
         world.grant(runner)
