@@ -248,7 +248,7 @@ class World:
         if part and not runner.alone and request.action == HOLD:
             step = min(int(4 * self.now), self.holds)
             self.holds = min(self.holds, step + 1)
-        elif part and not runner.alone:
+        elif part and not runner.alone and request.step is not None:
             assert self.holds <= request.step, "nobody is further than the step that is named"
             step = request.step
         runner.saved = part and request.action == SAVE
@@ -369,7 +369,8 @@ class World:
             return
         seconds = self.now - runner.began if runner.program else 0.0
         measured = self.measured(runner) if runner.program else {}
-        runner.reported, runner.program, runner.obeys = True, False, math.inf
+        runner.reported = runner.heard = True
+        runner.program, runner.obeys = False, math.inf
         self.feed(
             events.Exited(
                 self.now,
@@ -448,13 +449,17 @@ class World:
     def advance(self, until: float) -> None:
         """Lets time pass; the coordinator wakes for deadlines and every TICK."""
         while self.now < until and self.state.phase != FINISHED:
-            due = [next_deadline(self.state), self.now + TICK, until]
+            due = [self.wakes(), self.now + TICK, until]
             due += [min(r.obeys, r.beat, r.does) for r in self.living()]
             due += [min(r.fence, r.killed) for r in self.everybody if r.program]
             self.now = max(self.now, min(due))
             self.run_runners()
             self.feed(events.Tick(self.now))
         self.now = max(self.now, until)
+
+    def wakes(self) -> float:
+        """When the coordinator has something to do, if it hears of nothing."""
+        return next_deadline(self.state)
 
     def pause(self, seconds: float) -> None:
         """The coordinator stands still; what happens meanwhile is queued."""

@@ -327,3 +327,27 @@ def test_the_only_checkpoints_are_not_given_back(layout, lost, kept):
     world = World(replace(made, components=bare))
     world.play(f"1 all answer\n20 full queue\n20 {lost} preempted\n21 all answer\n300")
     assert any(m.kind == GIVEN_BACK for m in world.state.timeline) is not kept
+
+
+class Refusing(World):
+    """It refuses all containers of worker/1. Before the first, it takes that of worker/0 away."""
+
+    asked = 0
+
+    def request(self, action):
+        if action.instance == "worker/1":
+            self.asked += 1
+            assert self.asked <= 2, "it is asked for once more at most"
+            if self.asked == 1:
+                self.happen("worker/0", "preempted")
+        super().request(action)
+
+
+def test_a_refusal_beside_a_loss_is_judged_after_it():
+    """At one moment, of containers that were given back. The loss is taken for the cause."""
+    made = job("worker=3", limits=LIMITS, failure=DEFAULT)
+    world = Refusing(made, refused=("worker/1",))
+    world.play("0 worker/2 waits queue\n1 worker/0 answers\n1 worker/1 answers\n120")
+    assert world.state.given_back == 1
+    assert world.state.verdict is not None
+    assert "its container was refused: too big" in world.state.verdict.summary

@@ -129,7 +129,7 @@ class Referee:
         self.stopped = False
         self.ended: set[str] = set()  # containers
         self.doubtful: set[str] = set()  # those of silent runners among them
-        self.killed: set[str] = set()
+        self.killed: set[str] = set()  # or told to exit
         self.requested: dict[str, str] = {}  # instance -> the last container
         self.replaced = 0
         self.flexed = 0
@@ -153,7 +153,10 @@ class Referee:
         for instance in after.instances.values():
             assert set(instance.metrics) <= {"age", instance.id}, "metrics are the instance's own"
         if isinstance(event, events.Tick):
-            assert next_deadline(after) > event.time or wanted, "a tick deals with what is due"
+            # The next one follows at once where a failure that is ignored held something up.
+            closed = before.failure is not None and after.failure is None
+            later = next_deadline(after) > event.time
+            assert later or wanted or closed, "a tick deals with what is due"
         asked = [one.instance for one in wanted if isinstance(one, actions.RequestContainer)]
         assert len({*asked}) == len(asked), "nobody gets two containers"
         self.observe(before, event)
@@ -195,6 +198,8 @@ class Referee:
         for action in wanted:
             if isinstance(action, actions.SendOrders):
                 orders.update(action.orders)
+                exits = [name for name, order in action.orders.items() if order.action == "exit"]
+                self.killed |= {after.instances[name].container for name in exits}
             if isinstance(action, actions.RequestContainer):
                 self.replaced += action.instance in self.requested
                 last = self.requested.get(action.instance, "")
@@ -286,6 +291,13 @@ class Referee:
                 assert len(mine) >= min(one.elastic_min or len(able), len(able) - len(ended))
                 numbers = [task_index(m.instance, action.cluster.members) for m in mine]
                 assert numbers == [*range(len(mine))], "numbers are dense"
+        first = any(isinstance(action, actions.ListContainers) for action in wanted)
+        busy = first or after.decided or after.failure is not None
+        if isinstance(event, events.Tick) and event.time >= after.resumed + CATCH_UP:
+            for one in () if busy else late.values():
+                starts = one.granted is not None and not (one.answer or one.ended)
+                since = max(one.granted, after.began) if starts else math.inf
+                assert event.time < since + limits.gang, "who has its place is ready in time"
         begins = after.generation > before.generation and before.phase == RUNNING
         joined = begins and any(m.text.endswith(" joined") for m in after.timeline[-2:])
         if joined and not came_by_flex(before):
@@ -310,7 +322,9 @@ class Referee:
             runner = self.world.runners.get(one.id)
             if runner is None or runner.container != one.container or one.ended or one.joins:
                 continue
+            told = None if by is None else by.told.get(one.id)
             late = by is not None and one.id not in by.expected  # it has not said so in time
+            late = late or (told is not None and not told.takes_part)
             if one.stage is not Stage.RUNNING or not one.saves or late:
                 continue
             if runner.program and not runner.cut:
@@ -519,7 +533,7 @@ def happen(world: World, what: str, name: str, number: int) -> None:
         quiet = world.now - runner.beat + limits.heartbeat
         if 2 * limits.heartbeat < quiet < limits.heartbeat_lost - limits.heartbeat:
             world.happen(name, "is", "taken", "for", "dead")
-    elif what == "save" and runner.program and not runner.cut:
+    elif what == "save" and runner.program and not (runner.cut or runner.saves):
         world.happen(name, "saves", *((), ("alone",), ("after", "2"), ("never",))[number % 4])
     elif what == "leave" and runner.program and not (runner.cut or runner.silent):
         world.happen(name, "is", "asked", "to", "leave")
@@ -532,8 +546,7 @@ def happen(world: World, what: str, name: str, number: int) -> None:
     elif what == "preempt":
         world.happen(name, ("preempted", "requeued")[number % 2])
     elif what == "hold" and not runner.ended:
-        known = world.state.instances.get(name)
-        if known is not None and known.heard is None:  # else a program has ended in it before
+        if not runner.heard:  # else its container has had its place before
             world.hold(runner, KINDS[number % 3])
     elif what == "grant" and runner.held and not runner.ended:
         world.grant(runner)

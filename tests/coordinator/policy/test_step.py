@@ -90,6 +90,22 @@ def test_words_of_strangers_do_not_count():
     assert world.state == before
 
 
+@pytest.mark.parametrize(
+    "word",
+    [
+        events.Answered(2.0, Answer(1, "worker/0", "h", "worker_0", {})),
+        events.Beaten(2.0, "worker/0", Beat(1, 1, "waiting")),
+        events.Exited(2.0, report("worker/0", 1)),
+    ],
+)
+def test_who_speaks_has_its_place(word):
+    """The scheduler's own word of it may come later, or never."""
+    world = World(job("worker=2")).play("1 worker/0 waits queue")
+    state, _ = step(world.state, word)
+    instance = state.instances["worker/0"]
+    assert (instance.held, instance.granted) == ("", 2.0)
+
+
 def test_of_two_losses_at_once_the_first_is_the_cause():
     world = World(job("worker=2")).play("1 all answer")
     world.feed(

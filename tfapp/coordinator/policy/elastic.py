@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import math
 
+from tfapp.contract.exit import Exit
 from tfapp.contract.job import ComponentJob
 from tfapp.contract.names import FORMING, RUNNING
 from tfapp.contract.status import RESIZED
 from tfapp.coordinator.policy import actions, flexing, forming, verdicts
 from tfapp.coordinator.policy.forming import Step
 from tfapp.coordinator.policy.state import Instance, Intent, Stage, State
+from tfapp.coordinator.policy.verdicts import duration
 from tfapp.frozen import replace
 
 
@@ -85,7 +87,15 @@ def ended(state: State, instance: Instance, time: float) -> Step:
 
 
 def go_on(state: State, time: float) -> Step:
-    """Requests containers again for which that is due, and lets those join that have come."""
+    """Gives up containers that have taken too long to be ready, requests others when that is due,
+    and lets those join that have come."""
+    given_up: tuple[actions.Action, ...] = ()
+    for late in _late(state):
+        if _ready_by(state, late) <= time:
+            limit = f"{duration(state.job.limits.gang)} (site.global.gang.timeout)"
+            exit = Exit(None, None, "deadline", f"its container was not ready within {limit}")
+            state, killed = ended(state, replace(late, exit=exit), time)
+            given_up += killed
     again = tuple(
         replace(forming.fresh(i, state.generation, time), intent=Intent.LATE, joined=i.joined)
         for i in _late(state)
@@ -94,15 +104,15 @@ def go_on(state: State, time: float) -> Step:
     requests = tuple(forming.request(i, state.generation) for i in again)
     state = state.with_instances(again)
     if _join_at(state) > time:
-        return state, requests
+        return state, (*given_up, *requests)
     state, joined = flexing.all_join(state, time)
-    return state, (*requests, *joined)
+    return state, (*given_up, *requests, *joined)
 
 
 def due(state: State) -> float:
     """The time at which `go_on` has something to do; infinity for never."""
     asked = (i.due for i in _late(state) if i.ended)
-    return min((_join_at(state), *asked))
+    return min((_join_at(state), *asked, *(_ready_by(state, i) for i in _late(state))))
 
 
 def _join_at(state: State) -> float:
@@ -111,9 +121,15 @@ def _join_at(state: State) -> float:
     late, limits = [i for i in _late(state) if not i.ended], state.job.limits
     if state.phase != RUNNING or not any(flexing.is_ready(state, i) for i in late):
         return math.inf
-    starting = (i for i in late if i.answer is None and i.granted is not None)
-    until = (i.granted + limits.gang for i in starting if i.granted is not None)
+    until = (by for by in (_ready_by(state, i) for i in late) if by < math.inf)
     return max((state.formed_at + limits.elastic_interval, *until))
+
+
+def _ready_by(state: State, instance: Instance) -> float:
+    """The time by which a container that has its place must be ready; infinity for others."""
+    if instance.ended or instance.answer is not None or instance.granted is None:
+        return math.inf
+    return max(instance.granted, state.began) + state.job.limits.gang
 
 
 def _late(state: State) -> tuple[Instance, ...]:

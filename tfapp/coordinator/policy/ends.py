@@ -38,7 +38,7 @@ def exited(state: State, event: events.Exited) -> Step:
     if not counted or instance.ended:
         return judging.collect_late(state, report), ()
     instance = replace(
-        instance,
+        forming.placed(instance, event.time),
         stage=Stage.ENDED,
         exit=stacks.explained(state, instance, report.exit),
         report=report,

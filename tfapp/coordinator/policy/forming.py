@@ -98,7 +98,7 @@ def waits(state: State, event: events.Waits) -> Step:
         return state, ()
     instance = replace(instance, preparing=event.text)
     if event.kind == GRANTED:
-        return state.with_instance(_granted(instance, event.time)), ()
+        return state.with_instance(placed(instance, event.time)), ()
     granted = None if event.kind else instance.granted
     return state.with_instance(replace(instance, held=event.kind, granted=granted)), ()
 
@@ -187,7 +187,7 @@ def ask_again(state: State, time: float) -> Step:
     return state, tuple(request(i, state.generation) for i in again)
 
 
-def _granted(instance: Instance, time: float) -> Instance:
+def placed(instance: Instance, time: float) -> Instance:
     """The instance, of whose container it is known that it has a place."""
     granted = time if instance.granted is None else instance.granted
     return replace(instance, granted=granted, held="")
@@ -329,7 +329,7 @@ def answered(state: State, event: events.Answered) -> Step:
         return state, ()
     stage = Stage.WAITING if instance.stage is Stage.REQUESTED else instance.stage
     changed = replace(
-        _granted(instance, event.time),
+        placed(instance, event.time),
         answer=answer,
         host=answer.host,
         heard=event.time,
@@ -346,7 +346,8 @@ def answered(state: State, event: events.Answered) -> Step:
 
 
 def complete(state: State, time: float) -> Step:
-    """Publishes the cluster when all instances that have not ended are ready."""
+    """Publishes the cluster when all instances that have not ended are ready. What flex has added
+    has its time from then on: nobody has looked before who holds it back."""
     expected = _expected(state)
     if state.phase != FORMING or state.failure is not None or not expected:
         return state, ()
@@ -362,6 +363,8 @@ def complete(state: State, time: float) -> Step:
         formed_at=time,
         enough_since=math.inf,
         held=held,
+        hold=None,
+        join_by=time + state.job.limits.gang,
         given_back=0,
     )
     late = sum(i.intent is Intent.LATE for i in state.instances.values())
@@ -408,7 +411,7 @@ def beaten(state: State, event: events.Beaten) -> Step:
     if instance is None or beat.container not in ("", instance.container):
         return state, ()
     host = beat.host or instance.host
-    instance = replace(_granted(instance, event.time), heard=event.time, host=host)
+    instance = replace(placed(instance, event.time), heard=event.time, host=host)
     if instance.ended:
         return state.with_instance(instance), ()
     preparing = "" if instance.answer else beat.preparing

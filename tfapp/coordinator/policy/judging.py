@@ -243,8 +243,10 @@ def _ignore(state: State, time: float) -> Step:
 
 
 def _is_same(current: Instance, end: Instance) -> bool:
-    """Whether `end` is the present end of the instance, which has not been restarted since."""
-    return current.ended and (current.container, current.attempt) == (end.container, end.attempt)
+    """Whether `end` is the present end of the instance, which has not been restarted since. Where
+    it was refused there is no container: the times of the requests tell its ends apart."""
+    same = (current.container, current.asked) == (end.container, end.asked)
+    return current.ended and same and current.attempt == end.attempt
 
 
 # ---- recovery ---------------------------------------------------------------------------------
