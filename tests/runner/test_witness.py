@@ -60,6 +60,22 @@ def test_a_master_that_renews_it_is_not_lost(server, witness, clock):
     assert witness.speaks() is True
 
 
+def test_an_answer_that_was_long_on_its_way(witness, clock):
+    """Who lives may have renewed it meanwhile."""
+    ask, late = witness._ask, [0.0]
+
+    def slowly():
+        said = ask()
+        clock[0] += late[0]
+        return said
+
+    witness._ask = slowly
+    assert witness.speaks() is None
+    clock[0], late[0] = clock[0] + PROOF - 1, 2.0
+    assert witness.speaks() is None
+    assert witness.speaks() is True
+
+
 def test_the_next_master_is_somewhere_else(server, witness, clock, moved):
     """That it is there is no reason to live on without having reached it."""
     witness.speaks()

@@ -48,6 +48,7 @@ class Witness:
         """Whether the master that this runner has lost is lost to all, and none has its place: the
         runner may go on, as if it had been heard just now. None if that is not known yet.
         ReplacedError."""
+        asked = self._clock()
         said = self._said()
         if said is None:
             return False
@@ -57,7 +58,8 @@ class Witness:
         if said["version"] != version:
             self._seen = said["version"], self._clock()
             return None
-        return True if self._clock() >= since + PROOF else None
+        # The answer may have been on its way for seconds, in which somebody has renewed it.
+        return True if asked >= since + PROOF else None
 
     def find(self) -> None:
         """Looks whether there is another master. Called in any thread, as often as one likes."""

@@ -25,6 +25,7 @@ from tests.waiting import wait
 from tfapp.contract.encoding import encode
 from tfapp.contract.names import (
     ACCEPTED,
+    ENV_INSTANCE,
     ENV_WITNESS,
     FAILED,
     JOB_FILE,
@@ -543,6 +544,7 @@ WORKER = {
     "metadata": {"labels": {**names.run_labels("a", 1), names.COMPONENT: "w"}},
     "spec": {"containers": [{"name": names.CONTAINER, "env": [{"name": ENV_WITNESS}]}]},
 }
+SILENT = "waiting for the end of the instance in its pod before, which is silent"
 MAIN_RUNS = [{"name": names.CONTAINER, "state": {"running": {}}}]
 
 
@@ -655,7 +657,8 @@ def script_of(pod):
 @pytest.mark.slow
 def test_a_master_that_is_killed_in_its_pod(server, pod):
     """The next one serves at the same addresses, and goes on with the same pods. What has ended
-    meanwhile it learns later, also where there is no API server when it begins."""
+    meanwhile it learns later, also where there is no API server when it begins. Nobody has renewed
+    the witness meanwhile: a pod begins in the place of another when that one has ended."""
     pod.begins("tfapp-a-1-w-0")
     server.await_object("Pod/tfapp-a-1-w-1")
     with pod.connect() as connection:
@@ -675,13 +678,18 @@ def test_a_master_that_is_killed_in_its_pod(server, pod):
         server.go(away=False)
         until(lambda: pod.has(w_0="SUCCEEDED", w_1="RUNNING"))
         connection.kill_container("w_1")
+        again = connection.add_container("w", {ENV_INSTANCE: "w/1"})
+        until(lambda: [c.message for c in connection.containers() if c.id == again] == [SILENT])
     server.await_request("PATCH", "Pod/tfapp-a-1-w-1")
+    assert again == "w_2"
+    assert "Pod/tfapp-a-1-w-2" not in server.objects
     server.change("tfapp-a-1-w-1", "Failed", reason="DeadlineExceeded")
+    server.await_object("Pod/tfapp-a-1-w-2")
     assert (pod.address, script_of(pod), pod.now().state.attempt) == (address, script, 1)
     made = [
         r.body["metadata"]["name"] for r in server.requests if (r.method, r.key) == ("POST", "Pod")
     ]
-    assert sorted(set(made)) == ["tfapp-a-1-w-0", "tfapp-a-1-w-1"]
+    assert sorted(set(made)) == ["tfapp-a-1-w-0", "tfapp-a-1-w-1", "tfapp-a-1-w-2"]
     assert "DELETE" not in [request.method for request in server.requests]
     with pod.connect() as connection:
         connection.shutdown(SUCCEEDED, "enough")

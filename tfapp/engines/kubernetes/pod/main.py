@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import json
 import logging
 import math
@@ -450,6 +451,7 @@ class PodMaster:
                 outside.superseded = lambda: master.leave("another master has the run")
                 outside.told = master.keeps
                 launcher.check = outside.check
+                launcher.lives = functools.partial(outside.lives_until, limits)
                 tasks += map(asyncio.ensure_future, (outside.keep(), outside.renew()))
             if shipped.keeps:
                 tasks.append(asyncio.ensure_future(_lasts(record, shipped.attempts)))
