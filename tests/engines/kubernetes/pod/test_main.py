@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract_values import make_job
+from tests.contract_values import make_job, make_limits
 from tests.engines.kubernetes.api_server import Answer, ApiServer
 from tests.engines.kubernetes.pod.parents import parent
 from tests.waiting import wait
@@ -39,6 +39,7 @@ from tfapp.contract.status import STARTS, ApplicationStatus, InstanceStatus, Mom
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.kubernetes.pod import api as api_module
 from tfapp.engines.kubernetes.pod import main, names, record
+from tfapp.engines.kubernetes.pod.api import Api
 from tfapp.engines.kubernetes.pod.failures import AwayError
 from tfapp.engines.kubernetes.pod.main import LeftError
 from tfapp.engines.kubernetes.pod.pod_record import PodRecord
@@ -46,6 +47,7 @@ from tfapp.engines.kubernetes.pod.record import RunRecord, RunState, read_run
 from tfapp.engines.kubernetes.pod.transport import PodApi
 from tfapp.errors import ForbiddenError, UnavailableError
 from tfapp.master.ending import Ending
+from tfapp.master.launcher import SupersededError
 from tfapp.master.parent import Turn
 from tfapp.processes import (
     children,
@@ -416,6 +418,23 @@ def test_a_pod_that_lasts_may_be_lost_as_the_first_one(
 
     assert serve(server, where, lasts)[1] == then
     assert server.objects["Job/tfapp-a-1"]["spec"]["backoffLimit"] == 0
+
+
+def test_a_master_that_hung_as_it_began_ends_no_pod_of_the_next_one(place):
+    """It waits for the end of those of masters before it. It learns of the next one as soon as
+    there is an API server again."""
+    server = ApiServer()
+    labels = {**names.run_labels("a", 1), names.COMPONENT: "w"}
+    server.put("Pod/w-0", {"metadata": {"name": "w-0", "labels": labels}, "status": {}})
+    looks = iter([AwayError("away"), SupersededError("another master has the run")])
+
+    def check():
+        raise next(looks)
+
+    burying = main._bury(Api(server, server.namespace), place("true"), make_limits(), 0.0, check)
+    with pytest.raises(SupersededError):
+        asyncio.run(burying)
+    assert "Pod/w-0" in server.objects
 
 
 def test_a_master_that_was_taken_for_lost_can_do_nothing(server, place):

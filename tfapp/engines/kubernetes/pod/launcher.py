@@ -239,7 +239,8 @@ class PodLauncher:
             ended = await asyncio.shield(pod.end) if made else Ended(None)
             del self._pods[pod.name]
             if ended.reason == "node-lost":
-                await in_thread(release, self._api, pod.seen)
+                with contextlib.suppress(TfappError):
+                    await in_thread(self._checked, lambda: release(self._api, pod.seen))
             if ended.reason == "node-lost" and pod.began:
                 self._out_of_sight[task.instance] = time.monotonic()
             return ended
