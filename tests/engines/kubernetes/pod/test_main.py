@@ -31,11 +31,13 @@ from tfapp.contract.names import (
     JOB_FILE,
     KEY_KEPT,
     KEY_LOST,
+    KEY_SAVED,
     KEY_STATUS,
+    KEY_SUSPEND,
     SUCCEEDED,
     SUSPENDED,
 )
-from tfapp.contract.status import STARTS, ApplicationStatus, InstanceStatus, Moment, Verdict
+from tfapp.contract.status import SAVES, STARTS, ApplicationStatus, InstanceStatus, Moment, Verdict
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.kubernetes.pod import api as api_module
 from tfapp.engines.kubernetes.pod import main, names, record
@@ -46,6 +48,7 @@ from tfapp.engines.kubernetes.pod.pod_record import PodRecord
 from tfapp.engines.kubernetes.pod.record import RunRecord, RunState, read_run
 from tfapp.engines.kubernetes.pod.transport import PodApi
 from tfapp.errors import ForbiddenError, UnavailableError
+from tfapp.master import server as server_module
 from tfapp.master.ending import Ending
 from tfapp.master.launcher import SupersededError
 from tfapp.master.parent import Turn
@@ -66,7 +69,7 @@ from tfapp.standalone.bootstrap import MasterClient
 
 RECORD = "ConfigMap/tfapp-a"
 CERTIFICATE, KEY = new_credentials(time.time())
-ACCEPTED_STATUS = ApplicationStatus("a", ACCEPTED, 0, 1.0, 1.0, ())
+ACCEPTED_STATUS = ApplicationStatus("a", ACCEPTED, 0, 1.0, 1.0, (), stop_grace=0.0)
 FOREVER = "trap 'exit 143' TERM; while :; do sleep 0.05; done"
 
 
@@ -454,22 +457,33 @@ def test_a_master_that_was_taken_for_lost_can_do_nothing(server, place):
     assert (code, server.objects[RECORD]["data"]) == (1, data)
 
 
-def test_nobody_counts_losses_while_the_master_asks_why_it_ends(server, place):
-    """Its script is killed at once, before the others whose end would be a loss."""
-    where = place("trap 'touch ../heard' TERM; echo $$ > ../pid; while :; do sleep 0.05; done")
-    server.put("Job/tfapp-a-1", job())
+@pytest.mark.parametrize("answers", [True, False])
+def test_programs_save_before_their_job_is_suspended(server, place, monkeypatch, answers):
+    """The coordinator says when they have, if it lives; what it has published is kept."""
+    monkeypatch.setattr(server_module, "SAVED_MARGIN", 0.1)
+    where = place("echo $$ > ../script; " + FOREVER)
+    server.put("Job/tfapp-a-1", job(suspend=True))
+    saves = dataclasses.replace(WAS_RUNNING, stop_grace=60.0 if answers else 0.1)
 
     def story(now):
-        until(lambda: now().state and now().state.address and (where.work / "pid").exists())
-        script = until((where.work / "pid").read_text)  # its number
-        os.kill(os.getpid(), signal.SIGTERM)
-        until(lambda: not Path("/proc", script.strip()).exists())
-        assert not (where.work / "heard").exists()
-        server.put("Job/tfapp-a-1", job(suspend=True))
+        until(lambda: now().state and now().state.address and (where.work / "script").exists())
+        script = identify(int(until((where.work / "script").read_text)))
+        with connect(now().state.address, CERTIFICATE, KEY) as connection:
+            connection.put(KEY_STATUS, record.text(saves).encode())
+            os.kill(os.getpid(), signal.SIGTERM)
+            if answers:
+                until(lambda: connection.get(KEY_SUSPEND) is not None)
+                assert is_alive(script)
+                known = dataclasses.replace(saves, timeline=(Moment(2.0, "saved", SAVES),))
+                connection.put(KEY_STATUS, record.text(known).encode())
+                connection.put(KEY_SAVED, b"")
+        return script
 
-    assert serve(server, where, story)[0] == 1
+    code, script = serve(server, where, story)
     left = read_run(server.objects[RECORD]["data"], 1)
-    assert (left.ending, left.status.state) == (None, SUSPENDED)
+    assert (code, left.ending, left.status.state) == (1, None, SUSPENDED)
+    assert (SAVES in [moment.kind for moment in left.status.timeline]) == answers
+    assert not is_alive(script)
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])

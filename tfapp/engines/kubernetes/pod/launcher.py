@@ -243,6 +243,8 @@ class PodLauncher:
                     await in_thread(self._checked, lambda: release(self._api, pod.seen))
             if ended.reason == "node-lost" and pod.began:
                 self._out_of_sight[task.instance] = time.monotonic()
+            if self._leaving:
+                await self._loop.create_future()  # nobody is told: `close` follows
             return ended
 
     def knows(self, id: str) -> bool:
@@ -265,10 +267,9 @@ class PodLauncher:
         await self._script.kill(id)
 
     def leave(self) -> None:
-        """Kills the master script, and tells nobody. The pod of this master is being ended, so
-        others may end those of its containers: nobody may count them as losses any more."""
+        """Tells of no end any more. The pod of this master is being ended, so others may end those
+        of its containers: nobody may count them as losses."""
         self._leaving = True
-        self._soon(self._script.kill(""))
 
     async def close(self) -> None:
         """See Launcher.close. Pods that do not end in time, on a lost node or without an API

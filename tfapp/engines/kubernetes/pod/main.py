@@ -460,7 +460,10 @@ class PodMaster:
             def end(state: str, why: str) -> None:
                 if state != FAILED:
                     launcher.grace = limits.stop_grace
-                master.end(state, why)
+                if state == SUSPENDED:
+                    tasks.append(asyncio.ensure_future(master.suspend(why, limits.stop_grace)))
+                else:
+                    master.end(state, why)
 
             terminated.tell(launcher.leave, end)
             # Pods that are about to begin may not hear that nobody knows them.
