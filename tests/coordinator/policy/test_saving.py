@@ -130,6 +130,17 @@ def test_a_container_that_is_asked_to_end_is_notice_and_its_loss_is_charged():
     assert (world.state.charges.restarts, world.state.charges.losses) == (0, 1)
 
 
+def test_all_containers_that_a_queue_takes_back_are_asked_to_end_and_nothing_is_charged():
+    """Kueue evicts a group: each of its pods hears SIGTERM."""
+    world = played(
+        BOTH.replace(" after 2", "")
+        + "10 worker/0 is asked to leave\n10 worker/1 is asked to leave\n"
+        + "12 worker/0 requeued\n12 worker/1 requeued\n13 all answer\n14"
+    )
+    assert world.log[1:5] == ["10 hold", "10.1 save at 41", "10.2 over at 41", "12 generation 2"]
+    assert (world.state.charges.restarts, world.state.charges.losses) == (0, 0)
+
+
 def test_programs_train_on_where_nothing_follows():
     world = played("1 all answer\n2 worker/0 saves\n10 worker/0 is asked to leave\n61")
     assert world.log[1:] == ["10 hold", "10.1 save at 41", "10.2 over at 41", "60 go-on at 41"]

@@ -348,8 +348,11 @@ def test_a_node_that_is_lost(server):
     assert play(server, story)[0] == Ended(None, "node1 is lost (deleting)", "node-lost")
 
 
-def test_its_instance_begins_again_when_a_runner_there_has_heard_of_its_end(server, monkeypatch):
-    """The cluster may have lost a node whose pods still reach the master."""
+@pytest.mark.parametrize("way", ["its node is lost", "it is deleted by force"])
+def test_its_instance_begins_again_when_a_runner_there_has_heard_of_its_end(
+    server, monkeypatch, way
+):
+    """The cluster may have lost a node, or a pod, whose runner still reaches the master."""
     monkeypatch.setattr(launcher_module, "KILL_MARGIN", 0.0)
     lost = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
     again = dataclasses.replace(TASK, id="container_1_0002_01_000003", name="w_1")
@@ -357,7 +360,10 @@ def test_its_instance_begins_again_when_a_runner_there_has_heard_of_its_end(serv
 
     async def story(launcher, files, told):
         await begun(server, files)
-        server.change(POD, conditions=[lost])
+        if way == "its node is lost":
+            server.change(POD, conditions=[lost])
+        else:
+            server.drop(KEY)
         await until(lambda: not launcher._pods)
         running = [asyncio.ensure_future(launcher.run(t, told)) for t in (again, other)]
         await asyncio.to_thread(server.await_object, "Pod/tfapp-a-2-w-2")

@@ -193,8 +193,9 @@ class PodLauncher:
         self._pods: dict[str, _Pod] = {}  # by the pod's name
         self._unwanted: set[str] = set()  # ids of containers that were killed before they were made
         self._making: set[asyncio.Future[Any]] = set()
-        # Instance -> when a pod of it was lost, with its node, to the cluster. A program of it may
-        # live on there, while its runner reaches the master.
+        # Instance -> when a pod of it was lost to the cluster, with its node or by a deletion that
+        # did not wait for that. A program of it may live on there, while its runner reaches the
+        # master.
         self._out_of_sight: dict[str, float] = {}
         name = functools.partial(names.group_name, run.name, run.number, run.owner["uid"])
         self._groups = Groups(name, run.least, self._pods.values)
@@ -241,7 +242,7 @@ class PodLauncher:
             if ended.reason == "node-lost":
                 with contextlib.suppress(TfappError):
                     await in_thread(self._checked, lambda: release(self._api, pod.seen))
-            if ended.reason == "node-lost" and pod.began:
+            if pod.began and (ended.reason == "node-lost" or not endings.is_told(pod.seen)):
                 self._out_of_sight[task.instance] = time.monotonic()
             if self._leaving:
                 await self._loop.create_future()  # nobody is told: `close` follows
@@ -515,7 +516,7 @@ def release(api: Api, pod: Mapping[str, Any]) -> None:
     """Takes a pod on a lost node from its group in Kueue, which keeps the quota for it until
     somebody says that it has ended: its node does not."""
     metadata = pod["metadata"]
-    told = pod["status"].get("phase") in ("Succeeded", "Failed")
+    told = pod["status"].get("phase") in endings.OVER
     if told or names.GROUP_LABEL not in metadata["labels"]:
         return
     try:
