@@ -87,8 +87,8 @@ def test_ctrl_c_stops_the_application_once(tfapp):
 def test_ctrl_c_at_a_terminal_reaches_the_command_alone(tfapp):
     """The terminal sends SIGINT to the whole foreground group: programs must not be in it."""
     tfapp.program(
-        "import signal\n"
-        "signal.signal(signal.SIGINT, lambda *_: print('was interrupted', flush=True))\n"
+        "import os, signal\n"
+        "signal.signal(signal.SIGINT, lambda *_: os.write(1, b'was interrupted\\n'))\n"
         "print('asleep', flush=True)\nsignal.pause()\n",
         "polite.py",
     )

@@ -202,6 +202,8 @@ class World:
             self.feed(events.Listed(self.now, self.containers(action.log_of)))
         elif isinstance(action, actions.PublishSave):
             self.ask_to_save(action.request)
+        elif isinstance(action, actions.LetSuspend):
+            self.note("suspend")
         elif isinstance(action, actions.Shutdown):
             self.note("shutdown")
 
@@ -516,6 +518,8 @@ class World:
                 self.answer(name)
         elif who == "stop":
             self.feed(events.StopRequested(self.now, text))
+        elif who == "suspend":
+            self.feed(events.SuspendRequested(self.now))
         elif who == "flex":
             self.feed(events.FlexRequested(self.now, FlexRequest("f", what[0], what[1])))
         elif what[0] == "on":

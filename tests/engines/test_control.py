@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 
@@ -11,6 +12,7 @@ from tests.engines.applications import compiled, eventually, service, wait_for_c
 from tests.engines.applications import stock_client as connected
 from tfapp.contract.channel import CHUNK, EXIT, INPUT, OUTPUT, START
 from tfapp.contract.encoding import encode
+from tfapp.contract.messages import FlexReply
 from tfapp.contract.names import FLEXED_PREFIX, KEY_FEED, KEY_FLEX, KEY_STATUS
 from tfapp.contract.sessions import Command
 from tfapp.contract.stacks import MAX_REPORT
@@ -18,6 +20,7 @@ from tfapp.contract.status import ApplicationStatus, FeedStatus, InstanceStatus
 from tfapp.engines import control
 from tfapp.engines.control import FeedCounters, flex, kill_container, profile, stacks
 from tfapp.errors import BadStateError, NotFoundError, TfappError, UnreachableError, UsageError
+from tfapp.protocol.watch import Broken, Put
 
 # Refuses what asks for more than 3, and repeats the rest.
 COORDINATOR = """
@@ -150,6 +153,38 @@ def test_nothing_is_asked_of_what_has_ended(engine):
     eventually(lambda: not engine.find("app").live)
     with pytest.raises(BadStateError, match="app is not running"):
         flex(engine, "app", "w", "1")
+
+
+@pytest.mark.parametrize("late", [True, False], ids=["told later", "told meanwhile"])
+def test_flex_returns_the_answer_of_the_next_master(late):
+    """The stream of the one that is lost ends; the next one knows the request. It is not made a
+    second time: by "+1" there would be two more."""
+    reply, asked = encode(FlexReply(True, "done")), []
+
+    class Lost(contextlib.AbstractContextManager):
+        watches = 0
+
+        def watch(self, keys):
+            self.watches, (self.key,) = self.watches + 1, keys
+            return self
+
+        def put(self, key, value):
+            asked.append(key)
+
+        def read(self):
+            return {} if late else {self.key: reply}
+
+        def get(self, timeout):
+            return Broken("lost") if self.watches == 1 else Put(self.key, reply)
+
+        def discard(self, key):
+            assert key == self.key
+
+        def __exit__(self, *_):
+            pass
+
+    assert flex(Masters(Lost()), "app", "w", "+1") == "done"
+    assert asked == [KEY_FLEX]
 
 
 class Masters:

@@ -71,25 +71,46 @@ def test_a_dead_master_is_unreachable(server, name):
         ends_unreachable(CALLS[name], connection)
 
 
-def test_a_master_that_is_found_elsewhere(server, tmp_path):
+@pytest.fixture
+def elsewhere(server, tmp_path):
+    """The address of the next master."""
+    script = Path(__file__).parent.parent / "small_master.py"
+    words = [sys.executable, str(script), str(tmp_path / "cert"), str(tmp_path / "key")]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as other:
+        try:
+            yield f"127.0.0.1:{int(other.stdout.readline())}"
+        finally:
+            other.kill()
+
+
+def test_a_master_that_is_found_elsewhere(server, elsewhere):
     """Calls go there, also one that was on its way; watches break."""
-    certificate, key = tmp_path / "cert", tmp_path / "key"
     with server.connect() as connection:
         watch = connection.watch(keys=["x"])
         server.end()
-        script = Path(__file__).parent.parent / "small_master.py"
-        words = [sys.executable, str(script), str(certificate), str(key)]
-        pipe = subprocess.PIPE
-        with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as other:
-            try:
-                address = f"127.0.0.1:{int(other.stdout.readline())}"
-                connection.when_lost(lambda: connection.move(address))
-                connection.put("x", b"there")
-                connection.when_lost(lambda: None)
-                assert connection.get("x") == b"there"
-                assert isinstance(watch.get(PATIENCE), Broken)
-            finally:
-                other.kill()
+        connection.when_lost(lambda: connection.move(elsewhere))
+        connection.put("x", b"there")
+        connection.when_lost(lambda: None)
+        assert connection.get("x") == b"there"
+        assert isinstance(watch.get(PATIENCE), Broken)
+
+
+def test_a_master_that_hung_is_not_heard_once_another_one_has_its_place(server, elsewhere):
+    with server.connect() as connection, server.connect() as believer:
+        believer.get("warm")
+        watch = connection.watch(keys=["x"])
+        os.kill(server.process.pid, signal.SIGSTOP)
+        connection.move(elsewhere)
+        os.kill(server.process.pid, signal.SIGCONT)
+        believer.put("x", b"stale")
+        connection.put("x", b"new")
+        assert isinstance(watch.get(PATIENCE), Broken)
+        with connection.watch(keys=["x"]) as again:
+            believer.put("x", b"stale again")
+            connection.put("x", b"newest")
+            assert again.get(PATIENCE) == Put("x", b"newest")
+            assert watch.get(0) is None
 
 
 def test_a_closed_connection_is_unreachable(server):

@@ -79,7 +79,7 @@ TRAINER = """
 import os, signal, subprocess, sys
 helper = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 def save(*_):
-    print("saved with", helper.communicate(b"help")[0].decode(), flush=True)
+    os.write(1, b"saved with " + helper.communicate(b"help")[0])  # a print may be interrupted
     sys.exit(5)
 signal.signal(signal.SIGTERM, save)
 print("ready", flush=True)

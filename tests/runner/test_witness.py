@@ -8,7 +8,7 @@ from tests.engines.kubernetes.api_server import ApiServer
 from tests.waiting import wait
 from tfapp.errors import UnreachableError
 from tfapp.runner.heartbeat import Heartbeat
-from tfapp.runner.witness import PROOF, ReplacedError, Witness
+from tfapp.runner.witness import DOUBT_EVERY, PROOF, ReplacedError, Witness
 from tfapp.standalone.bootstrap import ask_witness
 
 ID = "container_1_0001_01_000002"
@@ -60,6 +60,22 @@ def test_a_master_that_renews_it_is_not_lost(server, witness, clock):
     assert witness.speaks() is True
 
 
+def test_an_answer_that_was_long_on_its_way(witness, clock):
+    """Who lives may have renewed it meanwhile."""
+    ask, late = witness._ask, [0.0]
+
+    def slowly():
+        said = ask()
+        clock[0] += late[0]
+        return said
+
+    witness._ask = slowly
+    assert witness.speaks() is None
+    clock[0], late[0] = clock[0] + PROOF - 1, 2.0
+    assert witness.speaks() is None
+    assert witness.speaks() is True
+
+
 def test_the_next_master_is_somewhere_else(server, witness, clock, moved):
     """That it is there is no reason to live on without having reached it."""
     witness.speaks()
@@ -98,6 +114,37 @@ def test_a_master_that_knew_more_than_the_next_one_will(witness, clock):
     clock[0] += PROOF
     witness.counts = False
     assert witness.speaks() is False
+
+
+@pytest.mark.parametrize("now", [{"address": "new:1"}, {"containers": "container_1_0001_02"}])
+def test_a_master_that_answers_although_another_one_has_its_place(server, witness, clock, now):
+    """The API server does not hear it any more. That one tells its runners."""
+    ends = []
+    heartbeat = Heartbeat(lambda state: None, ends.append, 0.01, 60.0, witness=witness)
+    heartbeat.start("runs")
+    renew(server, **now)
+    clock[0] += DOUBT_EVERY
+    witness.counts = False
+    wait(lambda: ends, "no end", 60, every=0.01)
+    heartbeat.close(10)
+    assert ends == ["another master has the place of this one, which does not know it"]
+
+
+def test_whom_nobody_has_replaced_is_believed(server, witness, clock):
+    """Also while nobody can be asked. It is asked now and then only."""
+    before = len(server.requests)
+    witness.check()
+    assert len(server.requests) == before, "the copy of what it knows is complete"
+    witness.counts = False
+    witness.check()
+    witness.check()
+    assert len(server.requests) == before + 1
+    clock[0] += DOUBT_EVERY
+    renew(server, address="")  # of the next one, which does not serve yet
+    witness.check()
+    clock[0] += DOUBT_EVERY
+    server.go(away=True)
+    witness.check()
 
 
 class Played:

@@ -109,6 +109,8 @@ WAITS_PREFIX = "tfapp.report.waits."
 STACKS_PREFIX = "tfapp.report.stacks."  # + instance, owned: class InstanceStacks
 SAVED_PREFIX = "tfapp.report.saved."  # + instance, owned: class InstanceSave
 KEY_STOP = "tfapp.report.stop"  # {"message": text}: a client asks for the end
+# Seconds since 1970, by the master: the application is to be suspended, since when.
+KEY_SUSPEND = "tfapp.report.suspend"
 KEY_FLEX = "tfapp.report.flex"  # class FlexRequest: a client asks for another number of instances
 KEY_EXEC = "tfapp.report.exec"  # class SessionRequest: a client asks for a session
 KEY_FEED = "tfapp.report.feed"  # class FeedStatus, told by the driver that feeds the programs
@@ -119,6 +121,8 @@ PROFILED_PREFIX = "tfapp.profiled."  # + instance, owned: class InstanceProfile
 OFFER_PREFIX = "tfapp.offer."  # + instance, owned: class SessionOffer
 KEY_STATUS = "tfapp.status"  # class ApplicationStatus, published by the coordinator
 KEY_LOST = "tfapp.lost"  # empty: this master follows one that was lost, whose status is KEY_STATUS
+
+KEY_SAVED = "tfapp.saved"  # empty, by the coordinator: the application may be suspended now
 
 KEY_TAKEOVER = "tfapp.takeover"  # what another coordinator needs to go on: class Handover
 KEY_FOLLOWED = "tfapp.followed"  # empty: a coordinator has begun what follows the verdict

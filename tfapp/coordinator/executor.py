@@ -18,6 +18,7 @@ from tfapp.contract.names import (
     KEY_GENERATION,
     KEY_RELEASED,
     KEY_SAVE,
+    KEY_SAVED,
     KEY_SESSION,
     KEY_STACKS,
     ORDER_PREFIX,
@@ -34,6 +35,12 @@ from tfapp.frozen import replace
 from tfapp.protocol.connection import FINISHED_STATES, LIVE_STATES, Connection, ContainerReport
 
 LATE = 1.0  # seconds that a log which was read may take to reach the loop
+# What is asked of runners, by the key.
+_REQUESTS: Mapping[type[Action], str] = {
+    actions.PublishStacks: KEY_STACKS,
+    actions.PublishSave: KEY_SAVE,
+    actions.PublishSession: KEY_SESSION,
+}
 _ALL_STATES = (*LIVE_STATES, *FINISHED_STATES)
 
 
@@ -83,12 +90,12 @@ class Executor:
                 self._show_pages(action.cluster)
             elif isinstance(action, actions.PublishReleased):
                 self._connection.put(KEY_RELEASED, encode(vars(action)))
-            elif isinstance(action, actions.PublishStacks):
-                self._connection.put(KEY_STACKS, encode(action.request))
-            elif isinstance(action, actions.PublishSave):
-                self._connection.put(KEY_SAVE, encode(action.request))
-            elif isinstance(action, actions.PublishSession):
-                self._connection.put(KEY_SESSION, encode(action.request))
+            elif isinstance(
+                action, (actions.PublishStacks, actions.PublishSave, actions.PublishSession)
+            ):
+                self._connection.put(_REQUESTS[type(action)], encode(action.request))
+            elif isinstance(action, actions.LetSuspend):
+                self._connection.put(KEY_SAVED, b"")
             elif isinstance(action, actions.SendOrders):
                 orders.update(action.orders)
             elif isinstance(action, actions.KillContainer):

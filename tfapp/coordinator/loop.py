@@ -25,6 +25,7 @@ from tfapp.contract.names import (
     KEY_LOST,
     KEY_STATUS,
     KEY_STOP,
+    KEY_SUSPEND,
     KEY_TAKEOVER,
     REPORT_PREFIX,
     SAVED_PREFIX,
@@ -39,7 +40,7 @@ from tfapp.coordinator import record
 from tfapp.coordinator.executor import Executor
 from tfapp.coordinator.nodes import Asked, Ends, Nodes, Waits
 from tfapp.coordinator.policy import events, takeover, verdicts
-from tfapp.coordinator.policy.actions import Action, PublishSession
+from tfapp.coordinator.policy.actions import Action, LetSuspend, PublishSession
 from tfapp.coordinator.policy.events import Event
 from tfapp.coordinator.policy.state import FINISHED, State, new_state, shown_state, unheard
 from tfapp.coordinator.policy.step import next_deadline, step
@@ -266,8 +267,9 @@ class Loop:
                 wanted.extend(more)
             self._log_changes(before)
             self._leave(tuple(wanted))
-            if any(isinstance(action, PublishSession) for action in wanted):
-                self._publisher.publish(self._state, at_once=True)  # before anybody is let in
+            if any(isinstance(action, (LetSuspend, PublishSession)) for action in wanted):
+                # Before anybody is let in, or ends this process.
+                self._publisher.publish(self._state, at_once=True)
             happened = tuple(self._executor.carry_out(wanted))
             if not happened:
                 return
@@ -356,6 +358,9 @@ class StoreView:
 def _written(key: str, value: bytes, time: float) -> Iterator[Event]:
     if key == KEY_STOP:
         yield events.StopRequested(time, str(json.loads(value).get("message", "")))
+        return
+    if key == KEY_SUSPEND:
+        yield events.SuspendRequested(time)
         return
     if key == KEY_FLEX:
         yield events.FlexRequested(time, FlexRequest.from_dict(json.loads(value)))

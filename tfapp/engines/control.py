@@ -8,7 +8,7 @@ import socket
 import ssl
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import TypeVar
@@ -79,19 +79,35 @@ def flex(engine: Engine, name: str, component: str, count: str) -> str:
     sentence. BadStateError if it is not possible, UnreachableError if there is no answer."""
     request = FlexRequest(uuid.uuid4().hex, component, count)
     key = FLEXED_PREFIX + request.id
-    with engine.connect(name) as connection, connection.watch(keys=[key]) as watch:
-        connection.put(KEY_FLEX, encode(request))
-        event = watch.get(REPLY_LIMIT)
-        if not isinstance(event, Put):
+    with engine.connect(name) as connection:
+        replied = _reply(connection, key, lambda: connection.put(KEY_FLEX, encode(request)))
+        if replied is None:
             raise UnreachableError(
                 f"the coordinator of {name} has not answered",
                 f"`tfapp status {name}` says whether it did so later.",
             )
         connection.discard(key)
-    reply = FlexReply.from_dict(json.loads(event.value))
+    reply = FlexReply.from_dict(json.loads(replied))
     if not reply.accepted:
         raise BadStateError(reply.text)
     return reply.text
+
+
+def _reply(connection: Connection, key: str, ask: Callable[[], None]) -> bytes | None:
+    """What is written at `key` after `ask`, which is called once: where the master is lost
+    meanwhile, the next one has the request, or the reply. None if there is no reply."""
+    end, asked = time.monotonic() + REPLY_LIMIT, False
+    while time.monotonic() < end:
+        with connection.watch(keys=[key]) as watch:
+            if not asked:
+                ask()
+            elif found := watch.read().get(key):
+                return found
+            asked = True
+            event = watch.get(end - time.monotonic())
+            if isinstance(event, Put):
+                return event.value
+    return None
 
 
 def stacks(engine: Engine, name: str, which: str = "", limit: float = ASK_LIMIT) -> Stacks:

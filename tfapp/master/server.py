@@ -5,6 +5,7 @@ run."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -26,7 +27,10 @@ from tfapp.contract.names import (
     KEY_BACK,
     KEY_KEPT,
     KEY_LOST,
+    KEY_SAVED,
     KEY_STATUS,
+    KEY_SUSPEND,
+    SUSPENDED,
     WAITS_PREFIX,
     initial_instance,
 )
@@ -63,6 +67,7 @@ from tfapp.threads import in_thread
 
 MAX_MESSAGE = 4 * 1024 * 1024  # bytes; gRPC's default, and Skein's
 STREAMS_GRACE = 1.0  # seconds for clients to take what was queued for them
+SAVED_MARGIN = 3.0  # seconds until it is known that programs have saved
 RECORD_INTERVAL = 1.0  # seconds between two statuses that are written down
 
 log = logging.getLogger(__name__)
@@ -154,6 +159,7 @@ class Master:
         self._watches = Watches()
         self._store = KeyValueStore(self._notify, lambda one: self._lifecycle.check_owner(one))
         self._published = asyncio.Event()
+        self._saved = asyncio.Event()
         rules = {name: read_rules(service) for name, service in self._spec.services.items()}
         has_driver = bool(self._spec.master.script)
         self._lifecycle = Lifecycle(rules, self, clock, has_driver)
@@ -194,6 +200,18 @@ class Master:
     def leave(self, why: str) -> None:
         """Ends what runs, without an end of the application: another master goes on with it."""
         self.end("", why)
+
+    async def suspend(self, why: str, grace: float) -> None:
+        """Ends this master, once programs have saved, where they do that: the application goes on
+        later. `grace`: seconds that they have to end, besides."""
+        limit = self._last_status().stop_grace - grace
+        if limit > 0:
+            self._saved.clear()
+            self._store.apply(StorePut(KEY_SUSPEND, encode(self._clock())))
+            self._commit()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._saved.wait(), limit + SAVED_MARGIN)
+        self.end(SUSPENDED, why)
 
     async def serve(self, ready: Callable[[str], None]) -> bool:
         """Runs the application to its end. Calls `ready(address)` once clients can connect. Returns
@@ -396,6 +414,8 @@ class Master:
         self._watches.notify(kind, entries)
         if kind == PUT and entries[0].key == KEY_STATUS:
             self._published.set()
+        if kind == PUT and entries[0].key == KEY_SAVED:
+            self._saved.set()
 
     async def _write_statuses(self) -> None:
         """Hands the newest status to the record."""

@@ -90,6 +90,12 @@ class Heartbeat:
             else:
                 with self._changed:
                     self._heard = self._reached = sent
+                try:
+                    if self._witness is not None:
+                        self._witness.check()
+                except ReplacedError as error:
+                    self._end(str(error))
+                    return
 
     def _ask(self, witness: Witness) -> bool:
         """Asks the witness until it knows. False if this container has no place any more."""

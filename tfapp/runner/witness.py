@@ -13,6 +13,7 @@ from tfapp.contract.names import ENV_WITNESS
 from tfapp.standalone.bootstrap import ask_witness
 
 LOOK_EVERY = 3.0  # seconds
+DOUBT_EVERY = 15.0  # seconds between two looks whether the master that answers is the newest
 PROOF = 8.0  # seconds in which a master that lives has renewed it
 
 Ask = Callable[[], Optional[Mapping[str, Any]]]
@@ -41,13 +42,14 @@ class Witness:
         self._move = move
         self._clock = clock
         self._seen = ("", 0.0)  # a version, and since when it is known
-        self._looked = 0.0
+        self._looked = self._doubted = 0.0
         self._lock = threading.Lock()
 
     def speaks(self) -> bool | None:
         """Whether the master that this runner has lost is lost to all, and none has its place: the
         runner may go on, as if it had been heard just now. None if that is not known yet.
         ReplacedError."""
+        asked = self._clock()
         said = self._said()
         if said is None:
             return False
@@ -57,7 +59,18 @@ class Witness:
         if said["version"] != version:
             self._seen = said["version"], self._clock()
             return None
-        return True if self._clock() >= since + PROOF else None
+        # The answer may have been on its way for seconds, in which somebody has renewed it.
+        return True if asked >= since + PROOF else None
+
+    def check(self) -> None:
+        """Where the master answers, but the next one would not know all: the API server may hear
+        this container and not the master, whose place another one has. ReplacedError."""
+        if self.counts or self._clock() < self._doubted + DOUBT_EVERY:
+            return
+        self._doubted = self._clock()
+        said = self._ask()
+        if said is not None and not (said["may_live"] and said["address"] in ("", self.address)):
+            raise ReplacedError("another master has the place of this one, which does not know it")
 
     def find(self) -> None:
         """Looks whether there is another master. Called in any thread, as often as one likes."""

@@ -53,6 +53,27 @@ def test_stop_and_a_smaller_number_wait_for_programs_to_save(stop, stopped):
     assert world.log[3:5] == ["14 over at 42", f"14 {stopped}"]
 
 
+def test_a_suspension_waits_for_programs_to_save():
+    """Then the master ends all, and with them the coordinator, which decides nothing more."""
+    world = played(f"{BOTH}10 suspend\n14.5")
+    assert world.log[1:] == ["10 hold", "12 save at 42", "14 over at 42", "14 suspend"]
+
+
+@pytest.mark.parametrize(
+    ("history", "after"),
+    [
+        ("1 all answer\n10 suspend\n10", ["10 suspend"]),
+        (f"{BOTH}10 stop enough\n11 suspend\n15", ["14 over at 42", "14 suspend"]),
+        (f"{BOTH}10 suspend\n11 worker/1 lost\n20", ["11 generation 2"]),
+    ],
+    ids=["nobody saves", "about to stop", "a failure"],
+)
+def test_a_suspension_waits_for_nothing_else(history, after):
+    log = played(history).log
+    assert after[-1].split(maxsplit=1)[1] in " ".join(log), log
+    assert sum(line.endswith(" suspend") for line in log) == 1, log
+
+
 @pytest.mark.parametrize("stop", ["stop enough", "flex worker -1"])
 def test_programs_that_know_nothing_of_it_are_not_waited_for(stop):
     world = played(f"1 all answer\n10 {stop}\n10")
@@ -107,6 +128,17 @@ def test_a_container_that_is_asked_to_end_is_notice_and_its_loss_is_charged():
         "13 cluster worker/0 worker/1",
     ]
     assert (world.state.charges.restarts, world.state.charges.losses) == (0, 1)
+
+
+def test_all_containers_that_a_queue_takes_back_are_asked_to_end_and_nothing_is_charged():
+    """Kueue evicts a group: each of its pods hears SIGTERM."""
+    world = played(
+        BOTH.replace(" after 2", "")
+        + "10 worker/0 is asked to leave\n10 worker/1 is asked to leave\n"
+        + "12 worker/0 requeued\n12 worker/1 requeued\n13 all answer\n14"
+    )
+    assert world.log[1:5] == ["10 hold", "10.1 save at 41", "10.2 over at 41", "12 generation 2"]
+    assert (world.state.charges.restarts, world.state.charges.losses) == (0, 0)
 
 
 def test_programs_train_on_where_nothing_follows():

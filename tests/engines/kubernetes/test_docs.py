@@ -11,7 +11,7 @@ from tfapp.contract.names import FINAL_STATES
 from tfapp.engines.kubernetes.objects import rights
 from tfapp.engines.kubernetes.pod import names
 from tfapp.engines.kubernetes.pod.events import EVERY, MOST, REASONS
-from tfapp.engines.kubernetes.pod.outside import AWAY_LIMIT, RENEW
+from tfapp.engines.kubernetes.pod.outside import AWAY_LIMIT, GAP, RENEW
 from tfapp.engines.kubernetes.pods import RUNNER_MEMORY, Places
 from tfapp.engines.kubernetes.volumes import parse_volumes
 from tfapp.runner.witness import PROOF
@@ -59,7 +59,7 @@ def test_the_times_of_the_witness_are_those_of_the_code():
     assert f"While the API server is away for more than {AWAY_LIMIT:g} s nobody waits" in told
     assert f"which renews it every {RENEW:g} s" in told
     assert f"If nobody has renewed it for {PROOF:g} s the master is lost" in told
-    assert RENEW < PROOF < Limits.heartbeat_lost / 2
+    assert RENEW < GAP < PROOF < Limits.heartbeat_lost / 2
 
 
 def test_the_network_policies_select_the_pods_of_an_application():

@@ -68,6 +68,11 @@ class PublishSave:
 
 
 @frozen
+class LetSuspend:
+    """Tell the master that programs have saved, or are not waited for any more."""
+
+
+@frozen
 class PublishSession:
     """Ask a runner for a session."""
 
@@ -112,6 +117,7 @@ Action = Union[
     SendOrders,
     PublishStacks,
     PublishSave,
+    LetSuspend,
     PublishSession,
     KillContainer,
     ReplyFlex,

@@ -122,6 +122,13 @@ class StopRequested:
 
 
 @frozen
+class SuspendRequested:
+    """The master is about to suspend the application, once programs have saved."""
+
+    time: float
+
+
+@frozen
 class FlexRequested:
     time: float
     request: FlexRequest
@@ -194,6 +201,7 @@ Event = Union[
     Exited,
     ContainerEnded,
     StopRequested,
+    SuspendRequested,
     FlexRequested,
     SessionRequested,
     Fed,

@@ -93,6 +93,12 @@ def _stop_requested(state: State, event: events.StopRequested) -> Step:
     return state, ()
 
 
+def _suspend_requested(state: State, event: events.SuspendRequested) -> Step:
+    """Lets programs save; the next tick at which nobody is waited for tells the master."""
+    state = replace(state, suspends=True)
+    return saving.begin(state, event.time) if saving.comes_first(state) else (state, ())
+
+
 def _fed(state: State, event: events.Fed) -> Step:
     """Notes the counters of the feed; they affect no decision."""
     return replace(state, feed=event.feed), ()
@@ -156,6 +162,8 @@ def tick(state: State, event: events.Tick) -> Step:
     state, asked = stacks.stall(state, time)
     state, saved = saving.settle(state, time)
     done += (*told, *settled, *asked, *saved)
+    if state.suspends and not saving.comes_first(state):
+        return replace(state, suspends=False), (*done, actions.LetSuspend())
     for instance in tuple(i for i in state.instances.values() if _silence(state, i) <= time):
         state, more = ends.silent(state, instance, time)
         done += more
@@ -327,6 +335,7 @@ _HANDLERS: Mapping[type, Callable[[State, Any], Step]] = {
     events.Exited: _exited,
     events.ContainerEnded: _container_ended,
     events.StopRequested: _stop_requested,
+    events.SuspendRequested: _suspend_requested,
     events.FlexRequested: flexing.requested,
     events.SessionRequested: _session_requested,
     events.Fed: _fed,

@@ -191,8 +191,10 @@ def master_pod(plan: Plan, at: Places, memory: int, vcores: int, runtime: str) -
     }
     spec = {
         **_spec(configured, Resources(memory, vcores, label=package.master.container.label), job),
-        # After a suspension it ends the other pods with their grace, and writes that down.
-        "terminationGracePeriodSeconds": math.ceil(job.limits.stop_grace) + MASTER_MARGIN,
+        # At a suspension it lets programs save, ends their pods with their grace, and writes that
+        # down.
+        "terminationGracePeriodSeconds": math.ceil(job.limits.stop_grace + job.limits.save_grace)
+        + MASTER_MARGIN,
         "tolerations": [*_off_the_node(), *map(dict, configured.tolerations)],
         "serviceAccountName": account,
         "automountServiceAccountToken": True,

@@ -238,6 +238,42 @@ def test_what_an_application_can_do_without_is_admitted_one_by_one_and_last(tmp_
     play(tmp_path, 4, story)
 
 
+@pytest.mark.parametrize("way", ["evicted", "not wanted"])
+def test_what_an_application_can_do_without_waits_when_the_others_have_to_be_asked_for_again(
+    tmp_path, monkeypatch, way
+):
+    """Also in the moment in which they were admitted."""
+    monkeypatch.setattr(groups_module, "LOOK_EVERY", 0.3)
+
+    async def story(server, make):
+        [blocker] = make("b").ask("worker/0")
+        await until(lambda: server.live() == [blocker])
+        first = make("a", least={"worker": 2})
+        *needed, more = first.ask("worker/0", "worker/1", "worker/2")
+        await until(lambda: server.held() == needed)
+        if way == "evicted":
+            with server.changed:
+                server.ends(blocker, 0)
+                assert server.live() == needed
+                server.evict(group(server, needed[0])[0])
+        else:
+            await first.launcher.kill(first.ids[needed[0]])
+        await asyncio.sleep(0.7)  # two looks
+        assert f"Pod/{more}" not in server.objects
+        for pod in needed if way == "evicted" else ():
+            server.ends(pod)
+        assert [(await first.ended(pod)).reason for pod in needed][1] == "requeued"
+        first.ask("worker/0", "worker/1")
+        if way != "evicted":
+            await until(lambda: len(server.held()) == 2)
+            server.ends(blocker, 0)
+        await until(lambda: len(server.live()) == 2 and len(server.held()) == 1)
+        [(name, count)] = {group(server, pod) for pod in server.live()}
+        assert (name != "", count) == (True, 2)
+
+    play(tmp_path, 2, story)
+
+
 def test_pods_that_come_later_are_a_group_of_their_own_and_those_that_run_are_not_touched(tmp_path):
     async def story(server, make):
         first = make("a")

@@ -5,6 +5,7 @@ import contextlib
 import copy
 import dataclasses
 import threading
+import time
 
 import pytest
 
@@ -23,6 +24,7 @@ from tfapp.master.files import FileServer
 from tfapp.master.launcher import Ended, SupersededError, Task
 from tfapp.protocol.definition import messages
 
+SILENT = "waiting for the end of the instance in its pod before, which is silent"
 LIMITS = launcher_module.COURTESY, launcher_module.CLOSE_LIMIT, launcher_module.DELETE_LIMIT
 POD = "tfapp-a-2-w-0"
 KEY = f"Pod/{POD}"
@@ -346,8 +348,11 @@ def test_a_node_that_is_lost(server):
     assert play(server, story)[0] == Ended(None, "node1 is lost (deleting)", "node-lost")
 
 
-def test_its_instance_begins_again_when_a_runner_there_has_heard_of_its_end(server, monkeypatch):
-    """The cluster may have lost a node whose pods still reach the master."""
+@pytest.mark.parametrize("way", ["its node is lost", "it is deleted by force"])
+def test_its_instance_begins_again_when_a_runner_there_has_heard_of_its_end(
+    server, monkeypatch, way
+):
+    """The cluster may have lost a node, or a pod, whose runner still reaches the master."""
     monkeypatch.setattr(launcher_module, "KILL_MARGIN", 0.0)
     lost = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
     again = dataclasses.replace(TASK, id="container_1_0002_01_000003", name="w_1")
@@ -355,7 +360,10 @@ def test_its_instance_begins_again_when_a_runner_there_has_heard_of_its_end(serv
 
     async def story(launcher, files, told):
         await begun(server, files)
-        server.change(POD, conditions=[lost])
+        if way == "its node is lost":
+            server.change(POD, conditions=[lost])
+        else:
+            server.drop(KEY)
         await until(lambda: not launcher._pods)
         running = [asyncio.ensure_future(launcher.run(t, told)) for t in (again, other)]
         await asyncio.to_thread(server.await_object, "Pod/tfapp-a-2-w-2")
@@ -366,7 +374,63 @@ def test_its_instance_begins_again_when_a_runner_there_has_heard_of_its_end(serv
         assert await asyncio.wait_for(asyncio.gather(*running), 60) == [Ended(0), Ended(0)]
 
     told = play(server, story)[1]
-    assert told.words == ["waiting for the end of the instance on the node that is lost"]
+    assert set(told.words) == {SILENT}
+
+
+def test_its_instance_waits_while_a_runner_that_was_not_heard_may_live_by_the_witness(
+    server, monkeypatch
+):
+    """Until its node tells the end of its pod, or the witness says that it must have ended."""
+    monkeypatch.setattr(launcher_module, "KILL_MARGIN", 0.0)
+    tasks = [
+        dataclasses.replace(TASK, id=f"container_1_0002_01_00000{n + 2}", name=f"w_{n}")
+        for n in (1, 2)
+    ]
+    lives = [True]
+
+    async def story(launcher, files, told):
+        launcher.lives = lambda since: time.monotonic() + 60 if lives[0] else since
+        await begun(server, files)
+        await launcher.kill(TASK.id)
+        running = [asyncio.ensure_future(launcher.run(tasks[0], told))]
+        await until(lambda: told.words)
+        assert "Pod/tfapp-a-2-w-1" not in server.objects
+        server.change(POD, "Failed", containerStatuses=[main(143)], reason="DeadlineExceeded")
+        await asyncio.to_thread(server.await_object, "Pod/tfapp-a-2-w-1")
+        server.change("tfapp-a-2-w-1", "Running", node="node1")
+        assert await asyncio.to_thread(files.order, tasks[0].id, "attempt", "h") is not None
+        await launcher.kill(tasks[0].id)
+        running.append(asyncio.ensure_future(launcher.run(tasks[1], told)))
+        await until(lambda: len(told.words) > 1)
+        assert "Pod/tfapp-a-2-w-2" not in server.objects
+        lives[0] = False
+        await asyncio.to_thread(server.await_object, "Pod/tfapp-a-2-w-2")
+        for number in (1, 2):
+            server.change(f"tfapp-a-2-w-{number}", "Failed")
+        await asyncio.wait_for(asyncio.gather(*running), 60)
+
+    told = play(server, story)[1]
+    assert set(told.words) == {SILENT}
+
+
+def test_nobody_is_told_of_an_end_once_the_pod_of_the_master_ends(server):
+    """Others may end with it, which are no losses."""
+    other = dataclasses.replace(TASK, id="container_1_0002_01_000003", name="w_1", instance="w/1")
+
+    async def story(launcher, files, told):
+        await begun(server, files)
+        server.change(POD, "Succeeded")
+        running = asyncio.ensure_future(launcher.run(other, told))
+        await asyncio.to_thread(server.await_object, "Pod/tfapp-a-2-w-1")
+        await until(lambda: not launcher._pods.get(POD))
+        launcher.leave()
+        server.change("tfapp-a-2-w-1", "Failed", containerStatuses=[main(143)])
+        await until(lambda: not launcher._pods)
+        await asyncio.sleep(0)
+        assert not running.done()
+        running.cancel()
+
+    play(server, story)
 
 
 class TestKill:

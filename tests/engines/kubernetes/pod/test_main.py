@@ -18,33 +18,39 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract_values import make_job
+from tests.contract_values import make_job, make_limits
 from tests.engines.kubernetes.api_server import Answer, ApiServer
 from tests.engines.kubernetes.pod.parents import parent
 from tests.waiting import wait
 from tfapp.contract.encoding import encode
 from tfapp.contract.names import (
     ACCEPTED,
+    ENV_INSTANCE,
     ENV_WITNESS,
     FAILED,
     JOB_FILE,
     KEY_KEPT,
     KEY_LOST,
+    KEY_SAVED,
     KEY_STATUS,
+    KEY_SUSPEND,
     SUCCEEDED,
     SUSPENDED,
 )
-from tfapp.contract.status import STARTS, ApplicationStatus, InstanceStatus, Moment, Verdict
+from tfapp.contract.status import SAVES, STARTS, ApplicationStatus, InstanceStatus, Moment, Verdict
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.kubernetes.pod import api as api_module
 from tfapp.engines.kubernetes.pod import main, names, record
+from tfapp.engines.kubernetes.pod.api import Api
 from tfapp.engines.kubernetes.pod.failures import AwayError
 from tfapp.engines.kubernetes.pod.main import LeftError
 from tfapp.engines.kubernetes.pod.pod_record import PodRecord
 from tfapp.engines.kubernetes.pod.record import RunRecord, RunState, read_run
 from tfapp.engines.kubernetes.pod.transport import PodApi
 from tfapp.errors import ForbiddenError, UnavailableError
+from tfapp.master import server as server_module
 from tfapp.master.ending import Ending
+from tfapp.master.launcher import SupersededError
 from tfapp.master.parent import Turn
 from tfapp.processes import (
     children,
@@ -63,7 +69,7 @@ from tfapp.standalone.bootstrap import MasterClient
 
 RECORD = "ConfigMap/tfapp-a"
 CERTIFICATE, KEY = new_credentials(time.time())
-ACCEPTED_STATUS = ApplicationStatus("a", ACCEPTED, 0, 1.0, 1.0, ())
+ACCEPTED_STATUS = ApplicationStatus("a", ACCEPTED, 0, 1.0, 1.0, (), stop_grace=0.0)
 FOREVER = "trap 'exit 143' TERM; while :; do sleep 0.05; done"
 
 
@@ -417,6 +423,23 @@ def test_a_pod_that_lasts_may_be_lost_as_the_first_one(
     assert server.objects["Job/tfapp-a-1"]["spec"]["backoffLimit"] == 0
 
 
+def test_a_master_that_hung_as_it_began_ends_no_pod_of_the_next_one(place):
+    """It waits for the end of those of masters before it. It learns of the next one as soon as
+    there is an API server again."""
+    server = ApiServer()
+    labels = {**names.run_labels("a", 1), names.COMPONENT: "w"}
+    server.put("Pod/w-0", {"metadata": {"name": "w-0", "labels": labels}, "status": {}})
+    looks = iter([AwayError("away"), SupersededError("another master has the run")])
+
+    def check():
+        raise next(looks)
+
+    burying = main._bury(Api(server, server.namespace), place("true"), make_limits(), 0.0, check)
+    with pytest.raises(SupersededError):
+        asyncio.run(burying)
+    assert "Pod/w-0" in server.objects
+
+
 def test_a_master_that_was_taken_for_lost_can_do_nothing(server, place):
     where = place(FOREVER)
 
@@ -434,22 +457,33 @@ def test_a_master_that_was_taken_for_lost_can_do_nothing(server, place):
     assert (code, server.objects[RECORD]["data"]) == (1, data)
 
 
-def test_nobody_counts_losses_while_the_master_asks_why_it_ends(server, place):
-    """Its script is killed at once, before the others whose end would be a loss."""
-    where = place("trap 'touch ../heard' TERM; echo $$ > ../pid; while :; do sleep 0.05; done")
-    server.put("Job/tfapp-a-1", job())
+@pytest.mark.parametrize("answers", [True, False])
+def test_programs_save_before_their_job_is_suspended(server, place, monkeypatch, answers):
+    """The coordinator says when they have, if it lives; what it has published is kept."""
+    monkeypatch.setattr(server_module, "SAVED_MARGIN", 0.1)
+    where = place("echo $$ > ../script; " + FOREVER)
+    server.put("Job/tfapp-a-1", job(suspend=True))
+    saves = dataclasses.replace(WAS_RUNNING, stop_grace=60.0 if answers else 0.1)
 
     def story(now):
-        until(lambda: now().state and now().state.address and (where.work / "pid").exists())
-        script = until((where.work / "pid").read_text)  # its number
-        os.kill(os.getpid(), signal.SIGTERM)
-        until(lambda: not Path("/proc", script.strip()).exists())
-        assert not (where.work / "heard").exists()
-        server.put("Job/tfapp-a-1", job(suspend=True))
+        until(lambda: now().state and now().state.address and (where.work / "script").exists())
+        script = identify(int(until((where.work / "script").read_text)))
+        with connect(now().state.address, CERTIFICATE, KEY) as connection:
+            connection.put(KEY_STATUS, record.text(saves).encode())
+            os.kill(os.getpid(), signal.SIGTERM)
+            if answers:
+                until(lambda: connection.get(KEY_SUSPEND) is not None)
+                assert is_alive(script)
+                known = dataclasses.replace(saves, timeline=(Moment(2.0, "saved", SAVES),))
+                connection.put(KEY_STATUS, record.text(known).encode())
+                connection.put(KEY_SAVED, b"")
+        return script
 
-    assert serve(server, where, story)[0] == 1
+    code, script = serve(server, where, story)
     left = read_run(server.objects[RECORD]["data"], 1)
-    assert (left.ending, left.status.state) == (None, SUSPENDED)
+    assert (code, left.ending, left.status.state) == (1, None, SUSPENDED)
+    assert (SAVES in [moment.kind for moment in left.status.timeline]) == answers
+    assert not is_alive(script)
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
@@ -543,6 +577,7 @@ WORKER = {
     "metadata": {"labels": {**names.run_labels("a", 1), names.COMPONENT: "w"}},
     "spec": {"containers": [{"name": names.CONTAINER, "env": [{"name": ENV_WITNESS}]}]},
 }
+SILENT = "waiting for the end of the instance in its pod before, which is silent"
 MAIN_RUNS = [{"name": names.CONTAINER, "state": {"running": {}}}]
 
 
@@ -655,7 +690,8 @@ def script_of(pod):
 @pytest.mark.slow
 def test_a_master_that_is_killed_in_its_pod(server, pod):
     """The next one serves at the same addresses, and goes on with the same pods. What has ended
-    meanwhile it learns later, also where there is no API server when it begins."""
+    meanwhile it learns later, also where there is no API server when it begins. Nobody has renewed
+    the witness meanwhile: a pod begins in the place of another when that one has ended."""
     pod.begins("tfapp-a-1-w-0")
     server.await_object("Pod/tfapp-a-1-w-1")
     with pod.connect() as connection:
@@ -675,13 +711,18 @@ def test_a_master_that_is_killed_in_its_pod(server, pod):
         server.go(away=False)
         until(lambda: pod.has(w_0="SUCCEEDED", w_1="RUNNING"))
         connection.kill_container("w_1")
+        again = connection.add_container("w", {ENV_INSTANCE: "w/1"})
+        until(lambda: [c.message for c in connection.containers() if c.id == again] == [SILENT])
     server.await_request("PATCH", "Pod/tfapp-a-1-w-1")
+    assert again == "w_2"
+    assert "Pod/tfapp-a-1-w-2" not in server.objects
     server.change("tfapp-a-1-w-1", "Failed", reason="DeadlineExceeded")
+    server.await_object("Pod/tfapp-a-1-w-2")
     assert (pod.address, script_of(pod), pod.now().state.attempt) == (address, script, 1)
     made = [
         r.body["metadata"]["name"] for r in server.requests if (r.method, r.key) == ("POST", "Pod")
     ]
-    assert sorted(set(made)) == ["tfapp-a-1-w-0", "tfapp-a-1-w-1"]
+    assert sorted(set(made)) == ["tfapp-a-1-w-0", "tfapp-a-1-w-1", "tfapp-a-1-w-2"]
     assert "DELETE" not in [request.method for request in server.requests]
     with pod.connect() as connection:
         connection.shutdown(SUCCEEDED, "enough")

@@ -2,12 +2,15 @@
 masters that end, or hang and come back, at any moment."""
 
 import asyncio
+import contextlib
 import itertools
 import random
+from types import SimpleNamespace
 
 import pytest
 
 from tests.engines.kubernetes.api_server import Answer, ApiServer
+from tfapp.contract.job import Limits
 from tfapp.contract.names import BEAT_PREFIX
 from tfapp.engines.kubernetes.pod import outside as module
 from tfapp.engines.kubernetes.pod.api import Api
@@ -15,8 +18,10 @@ from tfapp.engines.kubernetes.pod.failures import AwayError
 from tfapp.engines.kubernetes.pod.outside import Outside, table_of
 from tfapp.errors import TfappError
 from tfapp.master.launcher import SupersededError
+from tfapp.runner.witness import Witness
 
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "tfapp-a", "uid": "u"}
+LIMITS = Limits(600.0, 0.0, 0.0, 30.0)
 JOURNAL, WITNESS = "ConfigMap/tfapp-a.journal", "ConfigMap/tfapp-a.witness"
 
 
@@ -155,6 +160,111 @@ def test_one_that_was_stopped_looks_before_it_acts(server, monkeypatch):
         return left
 
     assert asyncio.run(story()) == [1]
+
+
+def test_one_that_still_renews_the_witness_of_another_looks_before_it_acts(server, monkeypatch):
+    """Who claims the run has the witness later than the copy."""
+    now = [0.0]
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    async def story():
+        first = Master(server).claims()
+        Master(server).claims()
+        now[0] += 2 * module.RENEW
+        first.outside.testify("container_1_0001_01", "old:1", "old:2")
+        with pytest.raises(SupersededError):
+            await asyncio.to_thread(first.outside.check)
+
+    asyncio.run(story())
+
+
+class CutOff:
+    """A runner that cannot reach its master, from `now` on, and asks the witness of it, whose
+    answers take a while. Times are those of a clock that `tick` shows it."""
+
+    def __init__(self, server, chance, now):
+        self.server, self.chance = server, chance
+        self.now, self.heard = now, now
+        self.asked = self.answered = now
+        self.seen = [(now, self.look())]
+        self.ended = False
+        self.witness = Witness(self.answer, LIMITS.master, "m:1", None, lambda: self.asked)
+
+    def look(self):
+        return self.server.objects[WITNESS]["metadata"]["resourceVersion"]
+
+    def answer(self):
+        """As it was at a moment on the way."""
+        moment = self.chance.uniform(self.asked, self.answered)
+        version = [version for time, version in self.seen if time <= moment][-1]
+        self.asked = self.answered
+        return {"may_live": True, "address": "m:1", "version": version}
+
+    def tick(self, now):
+        self.now = now
+        if self.look() != self.seen[-1][1]:
+            self.seen.append((now, self.look()))
+        if now >= self.answered and not self.ended:
+            asked = self.asked
+            if asked < LIMITS.master and self.witness.speaks():
+                self.heard = asked
+            self.asked, self.answered = now, now + self.chance.choice([0.5, 2.0, 4.5])
+        self.ended = self.ended or now >= self.heard + LIMITS.heartbeat_lost
+
+
+def test_no_program_lives_by_the_witness_once_its_instance_may_begin_again(server, monkeypatch):
+    """In random histories of a master that lives, and a runner that is cut off from it, while
+    writes of the witness are slow, are refused, or are as they should be."""
+    now = [0.0]
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    silence = LIMITS.heartbeat_lost + 2 * LIMITS.heartbeat  # see `fenced` of the coordinator's
+    longest, waited = [], []
+
+    def history(number):
+        chance = random.Random(number)
+        now[0] = 0.0
+        master = made(server, run=number).claims()
+        master.outside.testify("container_1_0001_01", "m:1", "m:2")
+        runner = CutOff(server, chance, now[0])
+        begins = []  # when the next program of the instance may
+
+        def passes(seconds):
+            for _ in range(round(2 * seconds)):
+                now[0] += 0.5
+                runner.tick(now[0])
+                may = now[0] >= max(silence, master.outside.lives_until(LIMITS, silence))
+                if may and not begins:
+                    begins.append(now[0])
+                    assert runner.ended, (number, now[0], runner.heard)
+
+        send = server.send
+
+        def slow(call, silence):
+            before, after = delays if call.asked.verb == "patch" else (0.0, 0.0)
+            passes(before)
+            answer = send(call, silence)
+            passes(after)
+            return answer
+
+        monkeypatch.setattr(server, "send", slow)
+        while not begins:
+            way = chance.choice(["good", "good", "slow", "refused"])
+            delays = [chance.choice([0.0, 2.0, 6.0, 9.0]) if way == "slow" else 0.0 for _ in "12"]
+            for _ in range(chance.randrange(1, 9)):
+                if way == "refused":
+                    server.forbidden = 1
+                with contextlib.suppress(TfappError):
+                    master.outside.testify("container_1_0001_01", "m:1", "m:2")
+                passes(module.RENEW)
+        monkeypatch.setattr(server, "send", send)
+        longest.append(runner.heard + LIMITS.heartbeat_lost)
+        waited.append(begins[0])
+
+    for number in range(1, 401):
+        history(number)
+    assert max(longest) > silence, "else there was nothing to wait for"
+    assert min(waited) == silence, "with a witness that is renewed nobody waits"
+    assert max(waited) <= silence + LIMITS.master + LIMITS.heartbeat_lost
 
 
 def test_of_two_that_begin_at_once_one_leaves(server):

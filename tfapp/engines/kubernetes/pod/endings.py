@@ -24,6 +24,7 @@ from tfapp.master.launcher import Ended
 
 Pod = Mapping[str, Any]
 
+OVER = ("Succeeded", "Failed")  # phases
 _LOST = ("DeletionByTaintManager", "DeletionByPodGC")
 # status.reason of pods that a kubelet ends as its machine goes down.
 _NODE_DOWN = ("NodeLost", "NodeShutdown", "Shutdown", "Terminated")
@@ -46,7 +47,8 @@ def ended(
     `killed`: its master has killed it. `began`: its script has started; the end of its log, which
     may be the program's, is then left out.
 
-    After that no process of it runs, except perhaps on a lost node.
+    After that no process of it runs, except perhaps on a lost node, and of a pod that was deleted
+    without waiting for its node: see `is_told`.
     """
     status = pod.get("status", {})
     # It gets no node any more, and stays until Kueue has noticed.
@@ -55,7 +57,7 @@ def ended(
     disruption = _condition(status, "DisruptionTarget")
     if not killed and disruption.get("reason") in _LOST:
         return Ended(None, _lost(pod, disruption), "node-lost")
-    if not deleted and status.get("phase") not in ("Succeeded", "Failed"):
+    if not deleted and status.get("phase") not in OVER:
         return None
     main = _main_end(pod)
     if main is not None and (main.get("reason") == "OOMKilled" or main.get("exitCode") == 0):
@@ -80,6 +82,11 @@ def of_main(pod: Pod, began: bool = True) -> Ended:
     if main.get("reason") == "OOMKilled":
         return Ended(main["exitCode"], f"OOMKilled, exit code {main['exitCode']}", "memory")
     return _exit(main, began)
+
+
+def is_told(pod: Pod) -> bool:
+    """Whether its node has told that its main container has ended, or will never begin."""
+    return _main_end(pod) is not None or pod.get("status", {}).get("phase") in OVER
 
 
 def main_runs(pod: Pod) -> bool:

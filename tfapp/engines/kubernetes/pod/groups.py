@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Protocol
 
+from tfapp.contract.exit import REQUEUED
 from tfapp.contract.names import QUEUE
 from tfapp.engines.kubernetes.pod import endings, names
 from tfapp.master.launcher import Ended
@@ -58,7 +59,8 @@ class Group:
         self._name = name
         self.count = len(seats)
         self.seats = list(seats)
-        self.lived = -math.inf  # when one of them was last seen alive, of an evicted group
+        # When one of them was last seen alive, of an evicted group, or it was first seen without.
+        self.lived = -math.inf
         self.short_since = math.inf
 
     @property
@@ -72,7 +74,7 @@ class Group:
 
     @property
     def evicted(self) -> bool:
-        return any(endings.is_requeued(seat.seen) for seat in self.seats)
+        return any(endings.is_requeued(seat.seen) or _is_requeued(seat) for seat in self.seats)
 
     def vacancy(self, component: str) -> Member | None:
         """A pod of `component` in whose place another one can come."""
@@ -81,10 +83,12 @@ class Group:
         return next((s for s in self.seats if s.component == component and _is_lost(s)), None)
 
     def comes_again(self, now: float) -> bool:
-        """Whether Kueue has evicted it, and pods of it are still to be asked for again."""
-        if not self.evicted or not any(_is_lost(seat) or not _is_over(seat) for seat in self.seats):
+        """Whether Kueue has evicted it, or does not admit it any more, and pods of it are still to
+        be asked for again."""
+        coming = [seat for seat in self.seats if not seat.killed.is_set()]
+        if not self.evicted or not any(_is_lost(seat) or not _is_over(seat) for seat in coming):
             return False
-        if self.living:
+        if self.living or self.lived == -math.inf:
             self.lived = now
         return now < self.lived + AGAIN_LIMIT
 
@@ -100,6 +104,9 @@ class Group:
             return False
         self.short_since = min(self.short_since, now)
         return now >= self.short_since + INCOMPLETE_LIMIT
+
+
+_Place = tuple[Member, "asyncio.Future[Group | None]"]
 
 
 class Groups:
@@ -118,7 +125,7 @@ class Groups:
         self._groups: list[Group] = []
         self._asked = 0  # requests so far
         # Those of which it is not known yet whether they are in a group, in order.
-        self._waiting: dict[str, tuple[Member, asyncio.Future[Group | None]]] = {}
+        self._waiting: dict[str, _Place] = {}
         self._tasks: set[asyncio.Future[None]] = set()
 
     async def place(self, member: Member, manifest: dict[str, Any]) -> None:
@@ -201,10 +208,22 @@ class Groups:
                 _settle(together[member.name][1], group)
             while any(_is_held(member) for member in first) and len(first) < len(members):
                 await asyncio.sleep(LOOK_EVERY)
+            if any(_is_gone(member) for member in first):  # others come in their place, and first
+                self._wait_again(together)
+                together = {}
         finally:  # the others are alone, and so are all if this has failed
             self._waiting = {} if self._waiting is together else self._waiting
             for _, place in together.values():
                 _settle(place, None)
+
+    def _wait_again(self, places: Mapping[str, _Place]) -> None:
+        """Has those that have no group yet wait for the next one."""
+        left = {name: one for name, one in places.items() if not one[1].done()}
+        if left:
+            self._asked += 1
+            if not self._waiting:
+                self._start(self._gather())
+            self._waiting.update(left)
 
     def _group(self, members: list[Member]) -> Group | None:
         """A new one; None where there is one pod."""
@@ -268,6 +287,15 @@ def _is_over(member: Member) -> bool:
 def _is_lost(member: Member) -> bool:
     """Whether it has ended and not succeeded: for Kueue its place is empty."""
     return _is_over(member) and not (member.end.done() and member.end.result().code == 0)
+
+
+def _is_requeued(member: Member) -> bool:
+    return member.end.done() and member.end.result().reason == REQUEUED
+
+
+def _is_gone(member: Member) -> bool:
+    """Whether it has to be asked for again, or is not wanted any more."""
+    return _is_lost(member) or member.killed.is_set() or endings.is_requeued(member.seen)
 
 
 def _is_held(member: Member) -> bool:

@@ -116,6 +116,7 @@ class _Pod:
         self.seen: Mapping[str, Any] = {}  # its object, as it was last
         self.main: Ended | None = None  # of a main container whose neighbours go on
         self.killed = asyncio.Event()
+        self.killed_at = math.inf
         self.end: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
         self.since = time.monotonic()
         self._told = told
@@ -192,8 +193,9 @@ class PodLauncher:
         self._pods: dict[str, _Pod] = {}  # by the pod's name
         self._unwanted: set[str] = set()  # ids of containers that were killed before they were made
         self._making: set[asyncio.Future[Any]] = set()
-        # Instance -> until when a program of it may live on a node that is lost to the cluster,
-        # while its runner reaches the master.
+        # Instance -> when a pod of it was lost to the cluster, with its node or by a deletion that
+        # did not wait for that. A program of it may live on there, while its runner reaches the
+        # master.
         self._out_of_sight: dict[str, float] = {}
         name = functools.partial(names.group_name, run.name, run.number, run.owner["uid"])
         self._groups = Groups(name, run.least, self._pods.values)
@@ -205,6 +207,8 @@ class PodLauncher:
         self.kept: Callable[[], asyncio.Future[None] | None] = lambda: None
         # Raises SupersededError, in a thread, where another master has the run.
         self.check: Callable[[], None] = lambda: None
+        # Until when a program may live by the witness in a pod that was killed, or lost, then.
+        self.lives: Callable[[float], float] = lambda since: -math.inf
         self.stay = False  # whether pods go on after `close`, with another master
         self.grace = 0.0  # seconds that programs get to end at `close`
         self._looks: asyncio.Task[Any] | None = None
@@ -236,10 +240,12 @@ class PodLauncher:
             ended = await asyncio.shield(pod.end) if made else Ended(None)
             del self._pods[pod.name]
             if ended.reason == "node-lost":
-                await in_thread(release, self._api, pod.seen)
-            if ended.reason == "node-lost" and pod.began:
-                until = time.monotonic() + self._run.heartbeat + KILL_MARGIN
-                self._out_of_sight[task.instance] = until
+                with contextlib.suppress(TfappError):
+                    await in_thread(self._checked, lambda: release(self._api, pod.seen))
+            if pod.began and (ended.reason == "node-lost" or not endings.is_told(pod.seen)):
+                self._out_of_sight[task.instance] = time.monotonic()
+            if self._leaving:
+                await self._loop.create_future()  # nobody is told: `close` follows
             return ended
 
     def knows(self, id: str) -> bool:
@@ -255,16 +261,16 @@ class PodLauncher:
         for pod in tuple(self._pods.values()):
             if pod.task.id == id:
                 pod.killed.set()
+                pod.killed_at = time.monotonic()
                 if pod.living:
                     await self._end(pod)
                 return
         await self._script.kill(id)
 
     def leave(self) -> None:
-        """Kills the master script, and tells nobody. The pod of this master is being ended, so
-        others may end those of its containers: nobody may count them as losses any more."""
+        """Tells of no end any more. The pod of this master is being ended, so others may end those
+        of its containers: nobody may count them as losses."""
         self._leaving = True
-        self._soon(self._script.kill(""))
 
     async def close(self) -> None:
         """See Launcher.close. Pods that do not end in time, on a lost node or without an API
@@ -347,16 +353,26 @@ class PodLauncher:
 
     async def _may_make(self, pod: _Pod, manifest: dict[str, Any]) -> None:
         """Waits until a pod may be made, and gives it its group."""
-        until = self._out_of_sight.pop(pod.task.instance, 0.0)
-        if until > time.monotonic():
-            pod.waits("waiting for the end of the instance on the node that is lost")
-            await _either(pod.killed.wait(), until - time.monotonic())
+        while not pod.killed.is_set() and (left := self._lives_until(pod) - time.monotonic()) > 0:
+            pod.waits("waiting for the end of the instance in its pod before, which is silent")
+            await _either(pod.killed.wait(), min(left, LOOK_EVERY))
+        self._out_of_sight.pop(pod.instance, None)
         if names.QUEUE_LABEL in manifest["metadata"]["labels"]:
             while self._unknown and not pod.killed.is_set():
                 await _either(pod.killed.wait(), KNOWN_EVERY)
             await self._groups.place(pod, manifest)
         if (kept := self.kept()) is not None:
             await asyncio.shield(kept)
+
+    def _lives_until(self, pod: _Pod) -> float:
+        """Until when a program of its instance may live in a pod before, of whose end its node has
+        told nothing."""
+        others = (other for other in self._pods.values() if other.instance == pod.instance)
+        killed = (other.killed_at for other in others if other.began and not other.end.done())
+        until = [self.lives(since) for since in killed if since < math.inf]
+        if (since := self._out_of_sight.get(pod.instance)) is not None:
+            until += (since + self._run.heartbeat, self.lives(since))
+        return max(until, default=-math.inf) + KILL_MARGIN
 
     async def _take_over(self, pod: _Pod) -> None:
         """Learns what has become of a pod that an earlier master has made."""
@@ -500,7 +516,7 @@ def release(api: Api, pod: Mapping[str, Any]) -> None:
     """Takes a pod on a lost node from its group in Kueue, which keeps the quota for it until
     somebody says that it has ended: its node does not."""
     metadata = pod["metadata"]
-    told = pod["status"].get("phase") in ("Succeeded", "Failed")
+    told = pod["status"].get("phase") in endings.OVER
     if told or names.GROUP_LABEL not in metadata["labels"]:
         return
     try:

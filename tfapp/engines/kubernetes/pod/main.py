@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import json
 import logging
 import math
@@ -340,7 +341,8 @@ class PodMaster:
                 told = await terminated.unless(_testify(outside, others))
             limits = self._shipped.limits
             more = limits.master if known.state.outlived and not told else 0.0
-            await terminated.unless(_bury(api, place, limits, more))
+            check = outside.check if outside is not None else _alone
+            await terminated.unless(_bury(api, place, limits, more, check))
             known = read_run(await in_thread(record.read), place.run)
             earlier = known.status
             if not lost:
@@ -450,6 +452,7 @@ class PodMaster:
                 outside.superseded = lambda: master.leave("another master has the run")
                 outside.told = master.keeps
                 launcher.check = outside.check
+                launcher.lives = functools.partial(outside.lives_until, limits)
                 tasks += map(asyncio.ensure_future, (outside.keep(), outside.renew()))
             if shipped.keeps:
                 tasks.append(asyncio.ensure_future(_lasts(record, shipped.attempts)))
@@ -457,7 +460,10 @@ class PodMaster:
             def end(state: str, why: str) -> None:
                 if state != FAILED:
                     launcher.grace = limits.stop_grace
-                master.end(state, why)
+                if state == SUSPENDED:
+                    tasks.append(asyncio.ensure_future(master.suspend(why, limits.stop_grace)))
+                else:
+                    master.end(state, why)
 
             terminated.tell(launcher.leave, end)
             # Pods that are about to begin may not hear that nobody knows them.
@@ -579,11 +585,18 @@ async def _testify(outside: Outside, *told: str) -> bool:
     return True
 
 
-async def _bury(api: Api, place: PodFolders, limits: Limits, more: float) -> None:
+def _alone() -> None:
+    """As Outside.check, where no master can know of another one."""
+
+
+async def _bury(
+    api: Api, place: PodFolders, limits: Limits, more: float, check: Callable[[], None]
+) -> None:
     """Ends the pods of earlier masters of this run, and waits for their end; not longer than
     runners which cannot reach their master let a program run. A master that still ends has the
     first moments for itself: it ends its pods, and gives their programs time to save. `more`:
-    seconds that runners may live by a witness that could not be changed."""
+    seconds that runners may live by a witness that could not be changed. `check`: see
+    Outside.check."""
     labels = names.run_labels(place.name, place.run)
     fence = limits.heartbeat_lost + 2 * limits.heartbeat if limits.heartbeat_lost else math.inf
     begun = time.monotonic()
@@ -603,6 +616,10 @@ async def _bury(api: Api, place: PodFolders, limits: Limits, more: float) -> Non
         for each in masters if now < begun + MASTER_FIRST and masters else living:
             name = each["name"]
             if name in told:
+                continue
+            try:
+                await in_thread(check)
+            except AwayError:
                 continue
             log.info("waits for the end of pod %s, of an earlier master", name)
             told.add(name)

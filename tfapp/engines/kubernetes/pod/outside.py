@@ -22,8 +22,10 @@ What holds, whatever is lost, and whenever:
    nobody has renewed it for longer than that: a runner that is cut off from a master that lives
    gets no such answer. A master that begins the next generation names other containers, and one
    that goes on with the same names its address, before it counts the silence of runners: from then
-   on no answer counts any more. A master that the API server does not hear can have no pod made in
-   the place of another.
+   on no answer counts any more.
+5. A master that lives may fail to renew the witness, while it can do all else. What it cannot hear
+   may then live by the witness. So it makes no pod in the place of one whose end its node has not
+   told, until the witness has been renewed for as long as an answer counts: see `lives_until`.
 """
 
 from __future__ import annotations
@@ -34,12 +36,14 @@ import binascii
 import contextlib
 import itertools
 import logging
+import math
 import os
 import time
 import zlib
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
+from tfapp.contract.job import Limits
 from tfapp.contract.names import BEAT_PREFIX, KEY_STATUS
 from tfapp.engines.kubernetes.pod import names
 from tfapp.engines.kubernetes.pod.api import Api, pauses
@@ -56,6 +60,7 @@ LAZY = 30.0  # seconds after which what is told again is written
 AWAY_LIMIT = 3.0  # seconds without the API server; less than a call to the master takes
 MAX_SIZE = 900_000  # bytes; a ConfigMap has room for 1 MiB
 RENEW = 5.0  # seconds; see tfapp.runner.witness.PROOF
+GAP = 7.0  # seconds between two renewals in which no runner takes the master for lost
 CLAIM_LIMIT = 600.0  # seconds for an API server that is away
 
 log = logging.getLogger(__name__)
@@ -81,6 +86,8 @@ class Outside:
         self._urgent = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._written = time.monotonic()  # when it was last known to be the newest epoch
+        self._renewed = -math.inf  # when the last write of the witness began
+        self._spoken = -math.inf  # when the last gap between two of them was over
         self.is_complete = True
         self.is_superseded = False
         self.superseded: Callable[[], None] = lambda: None
@@ -140,7 +147,13 @@ class Outside:
         self._versions.pop(name, None)  # until the answer is there
         begun = time.monotonic()
         written = self._api.patch(KIND, name, body, patience)
-        self._written = begun
+        if name == self._journal:  # who has claimed that has not claimed the witness yet
+            self._written = begun
+        elif name == self._witness:
+            ended = time.monotonic()
+            if ended > self._renewed + GAP:
+                self._spoken = ended
+            self._renewed = begun
         self._versions[name] = written["metadata"]["resourceVersion"]
 
     def _put_again(
@@ -225,6 +238,14 @@ class Outside:
             self._loop.call_soon_threadsafe(self._leave, error)
             raise error
         self._written = begun
+
+    def lives_until(self, limits: Limits, since: float) -> float:
+        """Until when, in the monotonic clock, a runner that was not heard after `since` may let its
+        program live by the witness, which may have told it that the master is lost: now, or in the
+        last gap between two renewals."""
+        now = time.monotonic()
+        told = self._spoken if now <= self._renewed + GAP else now
+        return min(told, since + limits.master) + limits.heartbeat_lost
 
     async def renew(self) -> None:
         """Renews the witness, until another master has claimed it."""
