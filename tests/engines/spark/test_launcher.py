@@ -4,12 +4,15 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
+import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tfapp.contract.names import RETURNED_FILE
+from tfapp.engines.spark import driver
 from tfapp.engines.spark import launcher as launcher_module
 from tfapp.engines.spark.driver import Agent
 from tfapp.engines.spark.launcher import NODE_LOST, PREEMPTED, SparkLauncher, _Container
@@ -271,3 +274,32 @@ def test_the_agent_keeps_the_jobs_that_the_next_master_wants():
     agent._obey({"do": "run", "id": "goes on"})
     assert (cancelled, reported) == (["unwanted"], [{"ended": "meanwhile"}])
     assert agent._waiting == {"goes on", "unwanted"}, "until Spark has ended it"
+
+
+def test_the_end_of_the_session_is_told_to_the_next_master(monkeypatch):
+    """It came while there was none."""
+    monkeypatch.setattr(driver, "running", lambda context: False)
+    monkeypatch.setattr(driver, "LOOK_EVERY", 0.01)
+    lost, begins, serves = (
+        SimpleNamespace(address=address, lives=True) for address in ("h:1", "", "h:2")
+    )
+    states = iter([lost, begins])
+    monkeypatch.setattr(driver, "read_state", lambda folder: next(states, serves))
+    mine, gone = socket.socketpair()
+    gone.close()
+    agent, (reports, heard) = Agent.__new__(Agent), socket.socketpair()
+    agent._lock, agent._over, agent._waiting = threading.Lock(), threading.Event(), set()
+    agent._context = agent._run_folder = None
+    agent._state, agent._orders, agent._reports = lost, mine, mine
+    orders, master = socket.socketpair()
+
+    def connect():
+        agent._state, agent._orders, agent._reports = serves, orders, reports
+
+    agent._connect = connect
+    agent.start()
+    with heard, master:
+        heard.settimeout(60)
+        assert json.loads(heard.makefile("rb").readline()) == {"over": driver.OVER}
+        serves.lives = False  # it ends
+    assert agent._over.wait(60)
