@@ -148,6 +148,11 @@ class Run:
         """The address. UnreachableError if the master does not serve yet, or not any more."""
         raise NotImplementedError
 
+    def next_address(self) -> Address | None:
+        """That of the master which has taken the place of one that was not reached, where it may
+        have another, and no cluster has to be asked for it."""
+        return None
+
     def is_ending(self) -> bool:
         """Whether the master is known to be cleaning up, or to have ended."""
         return self.ended
@@ -317,4 +322,13 @@ class Client:
 
     def _connect(self, deadline: float) -> Connection:
         at = self._run.address()
-        return connect(at.address, at.certificate, at.key, deadline)
+        connection = connect(at.address, at.certificate, at.key, deadline)
+
+        def look() -> None:
+            found = self._run.next_address()
+            used = Address(connection.address, connection.certificate, connection.key)
+            if found is not None and found != used:
+                connection.move(found.address, (found.certificate, found.key))
+
+        connection.when_lost(look)
+        return connection

@@ -290,6 +290,29 @@ class TestHangingMaster:
         assert processes_under(tmp_path) == []
 
 
+class TestNextMaster:
+    @pytest.fixture
+    def engine(self, engine):
+        made = compiled(master=FOREVER, w=service())
+        job = dataclasses.replace(made.job, attempts=3)
+        engine.create("app", dataclasses.replace(made, job=job))
+        await_containers(engine, 1, "RUNNING")
+        return engine
+
+    def test_is_found_where_it_begins_anew(self, engine):
+        """By a command that had the credentials of the lost one already."""
+        run, lost = run_folder(engine), master_of(engine)
+        with engine.connect("app") as connection, engine.connect("app") as used:
+            assert used.get("x") is None
+            before = used.certificate
+            run.journal.unlink()
+            send(lost, signal.SIGKILL)
+            for one in (connection, used):
+                one.put("x", b"1")
+                assert one.certificate != before
+        assert master_of(engine) != lost
+
+
 class TestCommandDies:
     @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP, signal.SIGINT])
     def test_the_application_goes_on(self, tmp_path, command, number):

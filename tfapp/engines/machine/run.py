@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from tfapp.engines.credentials import read_pem
 from tfapp.engines.machine.folders import RunFolder
 from tfapp.engines.machine.runs import Runs
 from tfapp.engines.machine.state import MasterState, RunConfig, read_config, read_ending, read_state
-from tfapp.errors import UnreachableError
+from tfapp.errors import BadStateError, UnreachableError
 from tfapp.master.ending import Ending
 from tfapp.processes import is_alive, wait_for_exit
 
@@ -110,6 +111,12 @@ class MachineRun(Run):
             hint = f"`tfapp stop {self.config.name} --force` ends it."
             raise UnreachableError(str(error), hint) from error
         return Address(self._state.address, certificate, key)
+
+    def next_address(self) -> Address | None:
+        """See Run.next_address. One that begins anew has credentials of its own."""
+        with contextlib.suppress(UnreachableError, BadStateError):
+            return self.address()
+        return None
 
     def _is_there(self) -> bool:
         """Whether the master of the state, which is read again, lives, or none comes any more."""
