@@ -253,6 +253,34 @@ def test_a_container_of_an_earlier_master_is_gone(tmp_path, monkeypatch, story, 
     assert (ended.code, ended.reason) == (None, reason)
 
 
+@pytest.mark.parametrize("comes", [True, False])
+def test_spark_begins_a_container_of_an_earlier_master_again(tmp_path, monkeypatch, comes):
+    """On another machine, because its own is cut off. It is started once, and is not another's."""
+    monkeypatch.setattr(launcher_module, "BACK_LIMIT", 60.0 if comes else 0.05)
+
+    async def run():
+        playing, second = Playing(tmp_path, monkeypatch, ["c_w_0"]), Line([])
+        running = playing.run("w_0")
+        await asyncio.sleep(0)
+        playing.launcher.agent_came()
+        retried = playing.launcher.container("c_w_0", 1, second, again=False)
+        retrying = asyncio.ensure_future(retried)
+        await asyncio.sleep(0)
+        if comes:
+            first = playing.launcher.container("c_w_0", 0, Line([DONE]), again=True)
+            keeping = asyncio.ensure_future(first)
+        ended = await asyncio.wait_for(running, 60)
+        await asyncio.wait_for(retrying, 60)
+        if comes:
+            playing.launcher.noted("c_w_0")
+            await asyncio.wait_for(keeping, 60)
+        return ended, second.said
+
+    ended, said = asyncio.run(run())
+    assert (ended.code, ended.reason) == ((0, "") if comes else (None, NODE_LOST))
+    assert said == END
+
+
 def test_a_keeper_that_nobody_knows_is_ended(tmp_path, monkeypatch):
     async def run():
         playing, line = Playing(tmp_path, monkeypatch, []), Line([])
