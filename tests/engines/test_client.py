@@ -101,6 +101,19 @@ def test_a_master_that_ends_slowly(engine, client, monkeypatch, decided):
     assert client._run.wait_for_end(LIMIT)
 
 
+@pytest.mark.parametrize("limit", [0.0, 60.0])
+def test_who_follows_a_master_that_hangs_waits_for_the_next_one(client, monkeypatch, limit):
+    def watch():
+        raise UnreachableError("it hangs")
+
+    published = client.published
+    answers = iter([watch, published])
+    monkeypatch.setattr(client, "published", lambda: next(answers)())
+    monkeypatch.setattr(type(client._run), "hang_limit", limit)
+    with contextlib.nullcontext() if limit else pytest.raises(UnreachableError, match="it hangs"):
+        assert next(client.changes()) == client._run.accepted
+
+
 def test_a_request_to_stop_is_left_in_the_store(engine, client):
     client._ask_to_stop("enough")
     with stock_client(engine) as stock:

@@ -94,8 +94,9 @@ class Application:
         weakref.finalize(self, self._held.close)
 
     def status(self) -> ApplicationStatus:
-        """Returns the present status, with the verdict after the end. UnreachableError if the
-        master does not answer."""
+        """Returns the present status, with the verdict after the end. While the master does not
+        answer, as one that hangs until another takes its place, it is the last that is known;
+        UnreachableError if none is."""
         with told_in_full():
             self._application = self._engine.find(self.name, self.run)
             return self._application.status

@@ -143,7 +143,8 @@ class Engine(Protocol):
 
     def find(self, name: str, run: int | None = None) -> Application:
         """The application. UnknownApplicationError if there is none. Never blocks: an application
-        whose master has died gets a FAILED verdict that says so."""
+        whose master has died gets a FAILED verdict that says so, and one whose master does not
+        answer is as it was known last, if it is."""
 
     def list(self) -> tuple[Application, ...]:
         """All applications, the newest first."""

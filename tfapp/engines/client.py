@@ -25,6 +25,7 @@ from tfapp.protocol.watch import Broken, Put, Watch
 DEADLINES = (0.25, 0.5, 1.0, 4.0)
 LOOK_EVERY = 5.0  # seconds between two looks whether a silent master still lives
 AGAIN = 1.0  # seconds after a stream has broken until the master, or the next one, is asked again
+NO_ANSWER = "its master does not answer; this is what it has said last"
 HANG_LIMIT = SILENCE + 5.0  # seconds after which a master that hung has been replaced
 END_DEADLINE = 30.0  # seconds for a master that ends to clean up
 SHUTDOWN_DEADLINE = 30.0  # seconds for a master to end its containers and itself
@@ -128,15 +129,22 @@ class Run:
         raise NotImplementedError
 
     def look(self) -> None:
-        """Finds out how it is now. UnreachableError if its master lives but does not answer."""
+        """Finds out how it is now. UnreachableError if its master lives but does not answer, and
+        nothing that it has said is known."""
         if self.settle():
             return
         try:
             self.ask()
-        except UnreachableError:
-            if not self.client.has_ended():
-                raise
-            self.settle()
+        except UnreachableError as error:
+            if self.client.has_ended():
+                self.settle()
+            else:
+                self.recall(error)
+
+    def recall(self, error: UnreachableError) -> None:
+        """Takes what its master, which lives but does not answer, has said last. `error`, which is
+        raised, where that is not known."""
+        raise error
 
     def changes(self) -> Iterator[Application]:
         """Yields the application at once and at each change, until its record has to be read
@@ -147,6 +155,11 @@ class Run:
     def address(self) -> Address:
         """The address. UnreachableError if the master does not serve yet, or not any more."""
         raise NotImplementedError
+
+    def next_address(self) -> Address | None:
+        """That of the master which has taken the place of one that was not reached, where it may
+        have another, and no cluster has to be asked for it."""
+        return None
 
     def is_ending(self) -> bool:
         """Whether the master is known to be cleaning up, or to have ended."""
@@ -212,7 +225,7 @@ class Client:
 
     def changes(self) -> Iterator[ApplicationStatus]:
         """Yields the status at once and at each change, until the run has ended."""
-        last = None
+        last, until = None, time.monotonic() + self._run.hang_limit
         while not self._run.wait_for_end(0):
             try:
                 for status in self.published():
@@ -222,7 +235,10 @@ class Client:
             except UnreachableError:
                 if self.has_ended(decided=last is not None and last.verdict is not None):
                     return
-                raise
+                if time.monotonic() > until:
+                    raise
+            else:
+                until = time.monotonic() + self._run.hang_limit
             self._run.wait_for_end(AGAIN)
 
     def published(self) -> Iterator[ApplicationStatus]:
@@ -317,4 +333,13 @@ class Client:
 
     def _connect(self, deadline: float) -> Connection:
         at = self._run.address()
-        return connect(at.address, at.certificate, at.key, deadline)
+        connection = connect(at.address, at.certificate, at.key, deadline)
+
+        def look() -> None:
+            found = self._run.next_address()
+            used = Address(connection.address, connection.certificate, connection.key)
+            if found is not None and found != used:
+                connection.move(found.address, (found.certificate, found.key))
+
+        connection.when_lost(look)
+        return connection

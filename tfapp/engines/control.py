@@ -159,12 +159,10 @@ def session(engine: Engine, name: str, instance: str, home: Path) -> Iterator[Ch
         hint = f"Name one instance, such as {instance}/0."
         raise UsageError(f"{instance} is a component: a session is in one instance", hint)
     request = SessionRequest(uuid.uuid4().hex, instance)
-    with engine.connect(name) as connection:
-        certificate = connection.certificate
-        key = OFFER_PREFIX + instance
-        with connection.watch(keys=[key]) as watch:
-            connection.put(KEY_EXEC, encode(request))
-            offer = _offer(watch, request)
+    key = OFFER_PREFIX + instance
+    with engine.connect(name) as connection, connection.watch(keys=[key]) as watch:
+        connection.put(KEY_EXEC, encode(request))
+        offer, certificate = _offer(watch, request), connection.certificate
     if offer is None:
         raise UnreachableError(
             f"the runner of {instance} has not answered",

@@ -54,7 +54,7 @@ def open_channel(address: str, certificate: bytes, key: bytes) -> grpc.Channel:
 class Client:
     """One channel to the master at `address` (host:port). Thread-safe. Nothing is sent before the
     first call. `certificate` and `key`: PEM. `deadline`: seconds for each call. `look` is
-    called each time that the master was not reached: it may know of another address (`move`)."""
+    called each time that the master was not reached: it may know of another one (`move`)."""
 
     def __init__(
         self,
@@ -71,11 +71,11 @@ class Client:
         self._sleep = sleep
         self.closed = False
         self.look: Callable[[], None] = lambda: None
-        self._credentials = certificate, key
+        self.credentials = certificate, key
         self._open()
 
     def _open(self) -> None:
-        self._channel = open_channel(self.address, *self._credentials)
+        self._channel = open_channel(self.address, *self.credentials)
         self._methods = {
             call.name: (
                 self._channel.stream_stream if call.is_stream else self._channel.unary_unary
@@ -83,9 +83,11 @@ class Client:
             for call in CALLS.values()
         }
 
-    def move(self, address: str) -> None:
-        """Goes to another address. Calls and streams to the old one break; calls are repeated."""
+    def move(self, address: str, credentials: tuple[bytes, bytes] | None = None) -> None:
+        """Goes to another address, with other credentials if there are. Calls and streams to the
+        old one break; calls are repeated."""
         old, self.address = self._channel, address
+        self.credentials = credentials or self.credentials
         self._open()
         old.close()
 

@@ -41,11 +41,8 @@ class Connection:
     master does not answer before the deadline, and `RefusedError` if it refuses. Call `close()` or
     use it as a context manager: an open watch keeps it alive otherwise."""
 
-    def __init__(
-        self, client: Client, container: str = "", certificate: bytes = b"", key: bytes = b""
-    ):
+    def __init__(self, client: Client, container: str = ""):
         self._client = client
-        self.certificate, self.key = certificate, key  # of the application, in PEM
         self._watches: set[Watch] = set()
         self.container = container  # this container's id; "" outside of a service's container
 
@@ -61,13 +58,29 @@ class Connection:
             watch.close()
         self._client.close()
 
-    def move(self, address: str) -> None:
-        """From now on calls go to the master at another address (host:port). Watches break."""
-        self._client.move(address)
+    def move(self, address: str, credentials: tuple[bytes, bytes] | None = None) -> None:
+        """From now on calls go to the master at another address (host:port), which may have a
+        certificate and key of its own. Watches break."""
+        self._client.move(address, credentials)
 
     def when_lost(self, look: Callable[[], None]) -> None:
         """Calls `look`, in any thread, each time that the master was not reached."""
         self._client.look = look
+
+    @property
+    def address(self) -> str:
+        """Of the master (host:port)."""
+        return self._client.address
+
+    @property
+    def certificate(self) -> bytes:
+        """Of the application, in PEM."""
+        return self._client.credentials[0]
+
+    @property
+    def key(self) -> bytes:
+        """Of the certificate, in PEM."""
+        return self._client.credentials[1]
 
     @property
     def deadline(self) -> float:
@@ -169,8 +182,7 @@ def connect(
 ) -> Connection:
     """A connection from outside the cluster. `address`: host:port. `certificate`, `key`: the
     credentials of the application, in PEM. Nothing is sent before the first call."""
-    client = _client(address, certificate, key, deadline)
-    return Connection(client, "", certificate, key)
+    return Connection(_client(address, certificate, key, deadline))
 
 
 def from_current(environ: Mapping[str, str], deadline: float | None = None) -> Connection:
@@ -186,7 +198,7 @@ def from_current(environ: Mapping[str, str], deadline: float | None = None) -> C
         except FileNotFoundError:
             continue
         client = _client(str(address), certificate, key, deadline)
-        return Connection(client, environ.get("SKEIN_CONTAINER_ID", ""), certificate, key)
+        return Connection(client, environ.get("SKEIN_CONTAINER_ID", ""))
     raise UnavailableError(
         "this process is not part of an application",
         hint="it is started by an application's master, not by hand",

@@ -185,6 +185,39 @@ def spark(cluster, tmp_path_factory) -> Iterator[Any]:
     patch.undo()
 
 
+@contextlib.contextmanager
+def held_slots(spark: Any, folder: Path, count: int = 6) -> Iterator[dict[Path, int]]:
+    """A job of the user's holds so many slots, each until its file in `folder` is deleted. Yields
+    these files, with the pids of the executors; at the end of the block none is left."""
+    from pyspark import InheritableThread
+
+    def hold(part, _, folder=str(folder)):
+        import os
+        import pathlib
+        import time
+
+        with open(f"/proc/{os.getppid()}/stat") as file:
+            executor = file.read().rpartition(")")[2].split()[1]
+        path = pathlib.Path(folder, str(part))
+        path.with_suffix(".new").write_text(executor)
+        path.with_suffix(".new").rename(path)
+        while path.exists():
+            time.sleep(0.05)
+        return ()
+
+    folder.mkdir()
+    paths = [folder / str(part) for part in range(count)]
+    job = spark.sparkContext.parallelize(paths, count).mapPartitionsWithIndex(hold)
+    holder = InheritableThread(target=job.collect)
+    holder.start()
+    try:
+        wait_for(lambda: all(path.exists() for path in paths), "tasks that hold slots")
+        yield {path: int(path.read_text()) for path in paths}
+    finally:
+        shutil.rmtree(folder)  # a task that begins only now fails
+        holder.join()
+
+
 def wait_for(ready: Callable[[], object], what: str, limit: float = 300.0) -> None:
     wait(ready, f"no {what} within {limit:g} s", limit)
 

@@ -41,7 +41,7 @@ from tfapp.engines import open_engine
 from tfapp.engines.machine.folders import Home
 from tfapp.engines.machine.state import read_state
 from tfapp.errors import ApplicationFailedError, UnavailableError, UsageError
-from tfapp.processes import identify, tree, with_environment
+from tfapp.processes import identify, is_alive, tree, with_environment
 from tfapp.ready import ready
 
 TWO = {"worker": tfapp.Component("256 MiB", instances=2)}
@@ -552,6 +552,20 @@ def test_spark_starts_nothing_a_second_time(driver, shared, tfapp_home):
     said = process.communicate(timeout=300)[0]
     assert "ApplicationFailedError: The SparkContext was stopped." in said
     ended(tfapp_home, "The SparkContext was stopped.")
+
+
+@pytest.mark.weekly
+def test_the_session_is_stopped_while_the_master_hangs(driver, shared, tfapp_home):
+    """The next master hears it from the driver."""
+    process = driver()
+    wait_for(lambda: len(list(shared.glob("worker-*"))) == 2, "programs")
+    hung = read_state(Home(tfapp_home / "spark").app("app").run(1)).process
+    os.kill(hung.pid, signal.SIGSTOP)
+    (shared / "stop").touch()
+    said = process.communicate(timeout=300)[0]
+    assert "ApplicationFailedError: The SparkContext was stopped." in said
+    ended(tfapp_home, "The SparkContext was stopped.")
+    assert not is_alive(hung)
 
 
 def test_the_driver_ends(driver, shared, tfapp_home):

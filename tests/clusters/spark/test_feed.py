@@ -1,5 +1,6 @@
 """Feeding programs from a real Spark cluster: every row once, whatever happens."""
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -18,8 +19,9 @@ import tfapp
 from benchmarks import spark_feed, tensorflowonspark
 from tests import python_environments
 from tests.clusters.spark import fed_programs as programs
-from tests.clusters.spark.conftest import wait_for
+from tests.clusters.spark.conftest import held_slots, wait_for
 from tests.end_to_end.command_line import CommandLine
+from tests.feed import local_program
 from tests.page.applications import embedded
 from tests.page.served import document, served
 from tfapp import processes
@@ -228,6 +230,60 @@ def test_what_leads_the_application_is_killed_while_rows_are_fed(
     assert (feeding.result.rows, feeding.result.dropped) == (38_400, 0)
     ids = got(shared, 2)
     assert sorted(ids[0] + ids[1]) == list(range(38_400))
+
+
+@pytest.mark.weekly
+def test_a_worker_is_late_and_an_executor_is_lost(spark, cluster, shared, submit):
+    """A worker has an executor but for one slot, in which Spark reads the rows. The application
+    begins without the other one, is fed, and forms anew when that one comes, when the executor of
+    the first is lost, also with the task that reads, and when there is another. Every row is in the
+    model once."""
+    program = functools.partial(local_program.train, last=4)
+    fewer = {"yarn.component.instances.min": 1}
+    workers = {"worker": tfapp.Component("256 MiB", instances=2, vcores=2, options=fewer)}
+    soon = {"site.global.elastic.wait": "1 s", "site.global.elastic.interval": "1 s"}
+
+    def stands(generation, programs):
+        """All programs of a generation have saved 20 batches, and take no more."""
+        saved = lambda: list(shared.glob(f"{generation:03}-000020*.json"))  # noqa: E731
+        wait_for(lambda: len(saved()) == programs, f"{programs} of generation {generation}", 120)
+        return app.status()
+
+    tracker = spark.sparkContext._jsc.sc().statusTracker()
+    wait_for(lambda: len(tracker.getExecutorInfos()) - 1 == 2, "two executors")
+    with contextlib.ExitStack() as stack:
+        held = stack.enter_context(held_slots(spark, shared / "held"))
+        first, second = set(held.values())
+
+        def release(executor):
+            for path, holder in held.items():
+                if holder == executor:
+                    path.unlink()
+
+        with submit(program, workers, options=soon) as app:
+            release(first)
+            app.wait_until_running(300)
+            feed = functools.partial(app.feed, rows(spark, 1410, 1), rest="share")
+            feeding = stack.enter_context(Background(feed))
+            assert stands(1, 1).size == "1 of 2"
+            release(second)
+            assert stands(2, 2).losses == 0
+            (node,) = (n for n in (1, 2) if first in [e.pid for e in cluster.executors(n)])
+            cluster.pause_worker(node)  # it starts no other one
+            try:
+                os.kill(first, signal.SIGKILL)
+                assert stands(3, 1).size == "1 of 2"
+            finally:
+                cluster.resume_worker(node)
+            models = [*app.result().returned.values()]
+            status = app.status()
+    assert (status.generation, status.losses, status.restarts) == (4, 1, 0)
+    assert len(models) == 2
+    learned = models[0]["base"] + [one for model in models for one in model["ids"]]
+    assert sorted(learned) == list(range(1410))
+    assert len(models[0]["base"]) == 10 * 20 * (1 + 2 + 1)
+    result = feeding.result
+    assert (result.rows, result.dropped, result.lost) == (1410, 0, 0)
 
 
 def tasks_done(spark):

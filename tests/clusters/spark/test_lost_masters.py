@@ -6,6 +6,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import tfapp
-from tests.clusters.spark.conftest import wait_for
+from tests.clusters.spark.conftest import held_slots, wait_for
 from tests.clusters.spark.test_cluster import executors
 from tests.clusters.spark.test_engine import above, living
 from tests.end_to_end.command_line import CommandLine
@@ -38,7 +40,7 @@ class Life:
         self.application: tfapp.Application
         self.lost = 0
 
-    def begin(self, workers: int, vcores: int = 1) -> None:
+    def begin(self, workers: int, vcores: int = 1, **more: Any) -> None:
         def train(ctx, shared=str(self.shared)):
             import os
             import pathlib
@@ -52,13 +54,23 @@ class Life:
                 sys.exit()
 
             signal.signal(signal.SIGTERM, save)
+            if os.path.exists("large"):  # of `lost_while_files_are_fetched`
+                assert os.path.getsize("large") == 200 << 20, "the file is whole"
+                assert len(os.listdir("small")) == 3000, "all of them are there"
             pid = str(os.getpid())
             pathlib.Path(shared, f"{ctx.index}-{ctx.generation}").write_text(pid)
             while True:
                 time.sleep(0.1)
 
         size = {"worker": tfapp.Component("256 MiB", instances=workers, vcores=vcores)}
-        self.application = tfapp.submit(train, size, spark=self.spark, name="app", show=False)
+        more = {"spark": self.spark, "name": "app", "show": False, **more}
+        self.application = tfapp.submit(train, size, **more)
+
+    def fetching(self) -> bool:
+        """Whether a container has a part of its files."""
+        done = subprocess.run(["pgrep", "-fa", "/bootstrap.py"], capture_output=True, text=True)
+        roots = [Path(line.split()[-1]) for line in done.stdout.splitlines()]
+        return any(path.stat().st_size for root in roots for path in root.glob("*/*.partial"))
 
     def runs(self, workers: int, vcores: int = 1) -> list[int]:
         self.begin(workers, vcores)
@@ -85,6 +97,13 @@ class Life:
         wait_for(lambda: self.master() != self.lost, "another master", 120)
         wait_for(lambda: BACK in self.told(), "words on it", 120)
 
+    def stage(self, worker: int) -> tuple[str, str]:
+        """An instance's state, and what it waits for."""
+        for one in self.application.status().instances:
+            if one.instance == f"worker/{worker}":
+                return one.state, one.preparing
+        return "", ""
+
 
 class Lived(NamedTuple):
     """What is to be seen then. `kept`: the programs that are those of before."""
@@ -100,6 +119,27 @@ def hangs(app: Life) -> Lived:
     before = app.runs(2)
     app.lose(signal.SIGSTOP)
     return Lived(before)
+
+
+def lost_while_forming(app: Life) -> Lived:
+    with held_slots(app.spark, app.shared / "held", 5):
+        app.begin(2)
+        states = lambda: sorted(app.stage(n)[0] for n in (0, 1))  # noqa: E731
+        wait_for(lambda: "WAITING" in states(), "an instance that is ready")
+        app.lose()
+        app.is_back()
+        assert "WAITING" in states()
+    return Lived(app.programs(2))
+
+
+def lost_while_flexing(app: Life) -> Lived:
+    with held_slots(app.spark, app.shared / "held", 4):
+        app.runs(2)
+        app.application.flex("worker", "+1")
+        wait_for(lambda: "slot of Spark" in app.stage(2)[1], "an instance that waits")
+        app.lose()
+        app.is_back()
+    return Lived((), workers=3, generation=2)
 
 
 def lost_before_it_is_asked_to_flex(app: Life) -> Lived:
@@ -134,12 +174,55 @@ def hangs_while_a_machine_ends(app: Life) -> Lived:
     return Lived((), generation=2, losses=1)
 
 
+def hangs_while_a_machine_is_cut_off(app: Life) -> Lived:
+    """Spark begins the task of its container on the other machine, where the next master waits for
+    the one that was cut off. That one's program ends by itself."""
+    before = app.runs(2, LARGE)
+    app.lose(signal.SIGSTOP)
+    app.cluster.cut_worker(2)
+    try:
+        app.programs(2, 2)
+        wait_for(lambda: not any(map(identify, before)), "end of what was cut off")
+    finally:
+        app.cluster.join_worker(2)
+        app.cluster.kill_worker(2)  # it takes minutes to find the master again
+        app.cluster.start_worker(2)
+    return Lived((), generation=2, losses=1)
+
+
+def lost_while_files_are_fetched(app: Life) -> Lived:
+    """Of 200 MiB and 3,000 small files. An instance that joins gets them from the next one."""
+    small, large = app.shared / "small", app.shared / "large"
+    small.mkdir()
+    for number in range(3000):
+        (small / str(number)).write_text(str(number))
+    with large.open("wb") as file:
+        for _ in range(200):
+            file.write(os.urandom(1 << 20))
+    app.begin(2, files=[large, small])
+    for _ in range(5000):
+        if app.fetching():
+            break
+        time.sleep(0.005)
+    assert app.fetching()
+    app.lose()
+    before = app.programs(2)
+    app.is_back()
+    assert set(before) == set(app.programs(2))
+    app.application.flex("worker", "+1")
+    return Lived((), workers=3, generation=2)
+
+
 HAPPENS: tuple[Callable[[Life], Lived], ...] = (
     hangs,
+    lost_while_forming,
+    lost_while_flexing,
     lost_before_it_is_asked_to_flex,
+    lost_while_files_are_fetched,
     lost_with_a_worker,
     lost_with_an_executor,
     hangs_while_a_machine_ends,
+    hangs_while_a_machine_is_cut_off,
 )
 
 

@@ -29,11 +29,14 @@ from tests.engines.applications import (
     stock_client,
     wait_for_containers,
 )
+from tfapp.contract.encoding import encode
 from tfapp.contract.exit import Exit
+from tfapp.contract.names import KEY_STATUS
 from tfapp.contract.status import Cause
 from tfapp.disk import write_json
+from tfapp.engines.client import NO_ANSWER
 from tfapp.engines.local.engine import LocalEngine
-from tfapp.engines.machine.state import read_state
+from tfapp.engines.machine.state import read_state, read_status
 from tfapp.errors import UnavailableError, UnreachableError
 from tfapp.processes import is_alive, send, wait_for_exit
 
@@ -288,6 +291,48 @@ class TestHangingMaster:
         assert (stopped.live, stopped.status.state) == (False, "KILLED")
         assert stopped.status.verdict.exit_code == 66
         assert processes_under(tmp_path) == []
+
+
+class TestNextMaster:
+    @pytest.fixture
+    def engine(self, engine):
+        made = compiled(master=FOREVER, w=service())
+        job = dataclasses.replace(made.job, attempts=3)
+        engine.create("app", dataclasses.replace(made, job=job))
+        await_containers(engine, 1, "RUNNING")
+        return engine
+
+    def test_is_found_where_it_begins_anew(self, engine):
+        """By a command that had the credentials of the lost one already."""
+        run, lost = run_folder(engine), master_of(engine)
+        with engine.connect("app") as connection, engine.connect("app") as used:
+            assert used.get("x") is None
+            before = used.certificate
+            run.journal.unlink()
+            send(lost, signal.SIGKILL)
+            for one in (connection, used):
+                one.put("x", b"1")
+                assert one.certificate != before
+        assert master_of(engine) != lost
+
+    @pytest.mark.slow
+    def test_is_waited_for_where_one_hangs(self, engine, monkeypatch):
+        """Meanwhile the last status is shown."""
+        monkeypatch.setattr("tfapp.engines.client.DEADLINES", (0.25, 0.5))
+        running = dataclasses.replace(engine.find("app").status, state="RUNNING", generation=1)
+        with stock_client(engine) as stock:
+            stock.kv[KEY_STATUS] = encode(running)
+        eventually(lambda: read_status(run_folder(engine)) == running)
+        hangs = master_of(engine)
+        send(hangs, signal.SIGSTOP)
+        try:
+            (listed,), found = engine.list(), engine.find("app")
+        finally:
+            send(hangs, signal.SIGCONT)
+        assert (found.live, found.status, found.waits) == (True, running, NO_ANSWER)
+        assert listed == found
+        answered = engine.find("app")
+        assert (answered.status, answered.waits) == (running, "")
 
 
 class TestCommandDies:

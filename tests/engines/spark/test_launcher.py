@@ -4,12 +4,15 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
+import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tfapp.contract.names import RETURNED_FILE
+from tfapp.engines.spark import driver
 from tfapp.engines.spark import launcher as launcher_module
 from tfapp.engines.spark.driver import Agent
 from tfapp.engines.spark.launcher import NODE_LOST, PREEMPTED, SparkLauncher, _Container
@@ -251,6 +254,34 @@ def test_a_container_of_an_earlier_master_is_gone(tmp_path, monkeypatch, story, 
     assert (ended.code, ended.reason) == (None, reason)
 
 
+@pytest.mark.parametrize("comes", [True, False])
+def test_spark_begins_a_container_of_an_earlier_master_again(tmp_path, monkeypatch, comes):
+    """On another machine, because its own is cut off. It is started once, and is not another's."""
+    monkeypatch.setattr(launcher_module, "BACK_LIMIT", 60.0 if comes else 0.05)
+
+    async def run():
+        playing, second = Playing(tmp_path, monkeypatch, ["c_w_0"]), Line([])
+        running = playing.run("w_0")
+        await asyncio.sleep(0)
+        playing.launcher.agent_came()
+        retried = playing.launcher.container("c_w_0", 1, second, again=False)
+        retrying = asyncio.ensure_future(retried)
+        await asyncio.sleep(0)
+        if comes:
+            first = playing.launcher.container("c_w_0", 0, Line([DONE]), again=True)
+            keeping = asyncio.ensure_future(first)
+        ended = await asyncio.wait_for(running, 60)
+        await asyncio.wait_for(retrying, 60)
+        if comes:
+            playing.launcher.noted("c_w_0")
+            await asyncio.wait_for(keeping, 60)
+        return ended, second.said
+
+    ended, said = asyncio.run(run())
+    assert (ended.code, ended.reason) == ((0, "") if comes else (None, NODE_LOST))
+    assert said == END
+
+
 def test_a_keeper_that_nobody_knows_is_ended(tmp_path, monkeypatch):
     async def run():
         playing, line = Playing(tmp_path, monkeypatch, []), Line([])
@@ -272,3 +303,32 @@ def test_the_agent_keeps_the_jobs_that_the_next_master_wants():
     agent._obey({"do": "run", "id": "goes on"})
     assert (cancelled, reported) == (["unwanted"], [{"ended": "meanwhile"}])
     assert agent._waiting == {"goes on", "unwanted"}, "until Spark has ended it"
+
+
+def test_the_end_of_the_session_is_told_to_the_next_master(monkeypatch):
+    """It came while there was none."""
+    monkeypatch.setattr(driver, "running", lambda context: False)
+    monkeypatch.setattr(driver, "LOOK_EVERY", 0.01)
+    lost, begins, serves = (
+        SimpleNamespace(address=address, lives=True) for address in ("h:1", "", "h:2")
+    )
+    states = iter([lost, begins])
+    monkeypatch.setattr(driver, "read_state", lambda folder: next(states, serves))
+    mine, gone = socket.socketpair()
+    gone.close()
+    agent, (reports, heard) = Agent.__new__(Agent), socket.socketpair()
+    agent._lock, agent._over, agent._waiting = threading.Lock(), threading.Event(), set()
+    agent._context = agent._run_folder = None
+    agent._state, agent._orders, agent._reports = lost, mine, mine
+    orders, master = socket.socketpair()
+
+    def connect():
+        agent._state, agent._orders, agent._reports = serves, orders, reports
+
+    agent._connect = connect
+    agent.start()
+    with heard, master:
+        heard.settimeout(60)
+        assert json.loads(heard.makefile("rb").readline()) == {"over": driver.OVER}
+        serves.lives = False  # it ends
+    assert agent._over.wait(60)

@@ -10,6 +10,7 @@ from tests.engines.applications import compiled, service
 from tests.engines.yarn.file_system import FileSystem
 from tests.engines.yarn.played_yarn import PlayedMaster, PlayedYarn
 from tfapp.contract.status import ApplicationStatus, InstanceStatus, Verdict, format_diagnostics
+from tfapp.engines.client import NO_ANSWER
 from tfapp.engines.definition import TAG
 from tfapp.engines.yarn import zones
 from tfapp.engines.yarn.cluster import YarnCluster
@@ -314,6 +315,18 @@ def test_it_is_followed_to_its_verdict_through_an_outage(engine, played):
     assert seen[-1] == ("KILLED", "")
     told = [waits for _, waits in seen if waits]
     assert told == ["YARN did not report within 10 s; tfapp goes on asking"]
+
+
+def test_a_master_that_does_not_answer_has_said_something_before(engine, played, monkeypatch):
+    monkeypatch.setattr("tfapp.engines.client.DEADLINES", (0.1, 0.3))
+    master = runs(engine, played)
+    before = engine.find("app")
+    master.stop(0)
+    found = engine.find("app")
+    assert (found.status.state, found.waits) == ("RUNNING", NO_ANSWER)
+    assert dataclasses.replace(found, waits="") == before
+    played.end(found.id, "FAILED", "FAILED", "AM Container exited with exit code 1, no reason")
+    assert engine.find("app").status.state == "FAILED"
 
 
 def test_a_master_that_does_not_answer_is_told_from_one_that_has_ended(engine, played, monkeypatch):

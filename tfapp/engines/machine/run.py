@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 from collections.abc import Iterator
@@ -10,12 +11,19 @@ from tfapp.contract.names import FINAL_STATES, KILLED
 from tfapp.contract.status import ApplicationStatus
 from tfapp.engines import refusals
 from tfapp.engines.base import Application
-from tfapp.engines.client import HANG_LIMIT, Address, Run, happens
+from tfapp.engines.client import HANG_LIMIT, NO_ANSWER, Address, Run, happens
 from tfapp.engines.credentials import read_pem
 from tfapp.engines.machine.folders import RunFolder
 from tfapp.engines.machine.runs import Runs
-from tfapp.engines.machine.state import MasterState, RunConfig, read_config, read_ending, read_state
-from tfapp.errors import UnreachableError
+from tfapp.engines.machine.state import (
+    MasterState,
+    RunConfig,
+    read_config,
+    read_ending,
+    read_state,
+    read_status,
+)
+from tfapp.errors import BadStateError, UnreachableError
 from tfapp.master.ending import Ending
 from tfapp.processes import is_alive, wait_for_exit
 
@@ -35,6 +43,7 @@ class MachineRun(Run):
         self._state: MasterState | None = None
         self._ending: Ending | None = None
         self._published: ApplicationStatus | None = None
+        self._waits = ""
 
     @functools.cached_property
     def config(self) -> RunConfig:
@@ -51,7 +60,8 @@ class MachineRun(Run):
     def application(self) -> Application:
         ending, config = self._ending, self.config
         status = ending.status if ending else self._published or config.accepted
-        return self.shown(config.name, config.application, status, config.tags, self.folder.logs)
+        id, tags, logs = config.application, config.tags, self.folder.logs
+        return self.shown(config.name, id, status, tags, logs, waits=self._waits)
 
     def settle(self, held: bool = False) -> bool:
         """See Run.settle. `held`: the caller holds the lock of the application."""
@@ -84,6 +94,12 @@ class MachineRun(Run):
         if self._state is not None and self._state.address:
             self._published = self.client.status()
 
+    def recall(self, error: UnreachableError) -> None:
+        """See Run.recall. A master that hangs is replaced, unless it is the only one."""
+        if not self.hang_limit:
+            raise error
+        self._published, self._waits = read_status(self.folder), NO_ANSWER
+
     def changes(self) -> Iterator[Application]:
         """See Run.changes. They end once all processes of the application have ended."""
         for status in self.client.changes():
@@ -110,6 +126,12 @@ class MachineRun(Run):
             hint = f"`tfapp stop {self.config.name} --force` ends it."
             raise UnreachableError(str(error), hint) from error
         return Address(self._state.address, certificate, key)
+
+    def next_address(self) -> Address | None:
+        """See Run.next_address. One that begins anew has credentials of its own."""
+        with contextlib.suppress(UnreachableError, BadStateError):
+            return self.address()
+        return None
 
     def _is_there(self) -> bool:
         """Whether the master of the state, which is read again, lives, or none comes any more."""

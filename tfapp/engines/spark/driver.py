@@ -104,9 +104,10 @@ class Agent:
             self._cancel(order["id"])
 
     def _follow(self) -> bool:
-        """Connects to the next master, if there is one."""
+        """Connects to the next master, if there is one, also to tell it that there is no
+        SparkContext any more."""
         until = time.monotonic() + NEXT_LIMIT
-        while time.monotonic() < until and running(self._context):
+        while time.monotonic() < until:
             state = read_state(self._run_folder)
             if state is None or not state.lives:
                 return False
@@ -192,12 +193,12 @@ class Agent:
             self._context.cancelJobGroup(_group(id))
 
     def _look(self) -> None:
-        """Reports the end of the SparkContext and, while jobs wait, the number of slots."""
+        """Reports the end of the SparkContext, to each master that there is, and, while jobs wait,
+        the number of slots."""
         while not self._over.wait(LOOK_EVERY):
             if not running(self._context):
                 self._report({"over": OVER})
-                return
-            if self._waiting:
+            elif self._waiting:
                 with contextlib.suppress(Exception):  # the context ends at this moment
                     found, free = slots(self._context)
                     self._report({"slots": found, "free": free})

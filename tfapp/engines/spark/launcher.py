@@ -256,8 +256,9 @@ class SparkLauncher:
         if container is None or container.killed:
             line.say(END)
             return
-        if container.line is not None:
-            # Spark's own retry, or its speculation: the first to end would end the other.
+        if container.line is not None or (container.begun and not again):
+            # Spark's own retry, or its speculation: the first to end would end the other. One that
+            # an earlier master has started may still come back.
             await asyncio.shield(container.end)
             line.say(END)
             return

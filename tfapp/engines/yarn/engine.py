@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tfapp.compiler.store import CACHE, keeping_files, store_files
 from tfapp.engines import refusals
 from tfapp.engines.base import Application, Checkpoints, LogFile
+from tfapp.engines.client import NO_ANSWER
 from tfapp.engines.definition import Definition
 from tfapp.engines.diagnosis import PROBLEM, Finding
 from tfapp.engines.known import BaseEngine
@@ -85,6 +86,7 @@ class YarnEngine(BaseEngine[YarnReport, YarnRun]):
         self._logs = YarnLogs(self._home, self._cluster, self._environ, self._web, self._connect)
         # The run of a name and a number, which is asked for many times while logs grow.
         self._looked_at: dict[tuple[str, int | None], str] = {}
+        self._found: Application | None = None  # the last one
 
     def examine(
         self, python: str | None = None, options: Mapping[str, str] | None = None
@@ -177,16 +179,20 @@ class YarnEngine(BaseEngine[YarnReport, YarnRun]):
 
     # -- looking --
     def find(self, name: str, run: int | None = None) -> Application:
-        """See Engine.find. If YARN does not answer, what the master says, or how it had ended."""
-        found = self._run(name, run)
+        """See Engine.find. If YARN does not answer, what the master says, or how it had ended. If
+        the master alone does not, what it has told this object before."""
+        found, last = self._run(name, run), self._found
         try:
-            return self._look(found)
+            self._found = self._look(found)
         except UnreachableError:
-            if not found.report.outage:
+            if found.report.outage:
+                raise UnavailableError(
+                    found.report.outage, "Is the ResourceManager up that the configuration names?"
+                ) from None
+            if last is None or last.id != found.report.id:
                 raise
-            raise UnavailableError(
-                found.report.outage, "Is the ResourceManager up that the configuration names?"
-            ) from None
+            return dataclasses.replace(last, waits=NO_ANSWER)
+        return self._found
 
     def logs(self, name: str, run: int | None = None) -> tuple[LogFile, ...]:
         application = self._looked_at.get((name, run))
