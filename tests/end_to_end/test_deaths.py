@@ -23,12 +23,13 @@ from tests.end_to_end.command_line import (
     known_of,
     read_until,
 )
+from tests.masters import ATTEMPTS, OPTION, keep_away
 from tests.page.served import document, served
 from tests.waiting import wait
 from tfapp.coordinator.main import CUT_SHORT
 from tfapp.engines.machine.folders import Home
 from tfapp.engines.machine.state import read_state
-from tfapp.processes import children, identify
+from tfapp.processes import identify
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +54,7 @@ while True:
 """
 COORDINATOR = "tfapp-runtime\0coordinator"
 FOLLOWED = "the coordinator was lost, another one goes on"
-AWAY, AFTER = 45.0, 5.0  # seconds without a master, and until silence would have been counted
+AFTER = 5.0  # seconds until silence would have been counted
 BACK = "the application's master was lost and is back; the programs went on"
 
 
@@ -467,23 +468,11 @@ def test_a_master_that_hangs(trains):
     assert identify(hung) is None
 
 
-MANY_MASTERS = ("--option", "site.global.master.attempts", 20)
-
-
-@pytest.mark.parametrize("trains", [MANY_MASTERS], indirect=True)
+@pytest.mark.parametrize("trains", [("--option", OPTION, ATTEMPTS)], indirect=True)
 def test_masters_that_are_away_for_longer_than_a_runner_that_is_cut_off_lives(trains):
     """Their parent says that they are lost, and that no runner is cut off."""
-    living, lost, stopped = in_containers(trains), master(trains), set()
-    parent = read_state(Home(trains.home).app("app").run(1)).parent.pid
-    others, until = children(parent), time.monotonic() + AWAY
-    os.kill(lost, signal.SIGKILL)
-    while time.monotonic() < until:
-        for next in children(parent) - others - stopped:
-            os.kill(next, signal.SIGSTOP)
-            stopped.add(next)
-        time.sleep(0.001)
-    for next in stopped & children(parent):
-        os.kill(next, signal.SIGCONT)
+    living = in_containers(trains)
+    keep_away(Home(trains.home).app("app").run(1))
     wait(lambda: failures(trains) == [BACK], lambda: trains.asks("diagnostics", "app"), LIMIT)
     assert (in_containers(trains), told(trains)[:3]) == (living, (1, 0, 0))
     time.sleep(AFTER)  # else the loss of a runner might not be known yet

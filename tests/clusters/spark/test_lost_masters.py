@@ -19,6 +19,7 @@ from tests.clusters.spark.conftest import held_slots, wait_for
 from tests.clusters.spark.test_cluster import executors
 from tests.clusters.spark.test_engine import above, living
 from tests.end_to_end.command_line import CommandLine
+from tests.masters import ATTEMPTS, OPTION, keep_away
 from tfapp.engines.machine.folders import Home
 from tfapp.engines.machine.state import read_state
 from tfapp.errors import UnknownApplicationError
@@ -121,6 +122,14 @@ def hangs(app: Life) -> Lived:
     return Lived(before)
 
 
+def away_for_longer_than_who_is_cut_off_lives(app: Life) -> Lived:
+    """Its parent says that it is lost, and that no runner is cut off."""
+    app.begin(2, options={OPTION: ATTEMPTS})
+    before, app.lost = app.programs(2), app.master()
+    keep_away(app.run)
+    return Lived(before)
+
+
 def lost_while_forming(app: Life) -> Lived:
     with held_slots(app.spark, app.shared / "held", 5):
         app.begin(2)
@@ -215,6 +224,7 @@ def lost_while_files_are_fetched(app: Life) -> Lived:
 
 HAPPENS: tuple[Callable[[Life], Lived], ...] = (
     hangs,
+    away_for_longer_than_who_is_cut_off_lives,
     lost_while_forming,
     lost_while_flexing,
     lost_before_it_is_asked_to_flex,
