@@ -22,10 +22,10 @@ from tfapp.contract.names import (
     KEY_EXEC,
     KEY_FEED,
     KEY_FLEX,
+    KEY_LEAVES,
     KEY_LOST,
     KEY_STATUS,
     KEY_STOP,
-    KEY_SUSPEND,
     KEY_TAKEOVER,
     REPORT_PREFIX,
     SAVED_PREFIX,
@@ -359,8 +359,8 @@ def _written(key: str, value: bytes, time: float) -> Iterator[Event]:
     if key == KEY_STOP:
         yield events.StopRequested(time, str(json.loads(value).get("message", "")))
         return
-    if key == KEY_SUSPEND:
-        yield events.SuspendRequested(time)
+    if key == KEY_LEAVES:
+        yield events.MasterLeaves(time, json.loads(value)[1] is True)
         return
     if key == KEY_FLEX:
         yield events.FlexRequested(time, FlexRequest.from_dict(json.loads(value)))
