@@ -68,7 +68,7 @@ class Loop:
     line to the log. `nodes`: more information about containers than the master gives. `seed`: see
     `events.Started`. `number`: of the master, from 1. `attempt`: where the application's record is
     kept, if the master does not keep it. `followed`: whether another coordinator goes on with
-    the same programs when this one is killed."""
+    the same programs when this one is killed. `unfit`: see `nodes.Waits`."""
 
     def __init__(
         self,
@@ -83,6 +83,7 @@ class Loop:
         attempt: Attempt | None = None,
         number: int = 1,
         followed: bool = False,
+        unfit: Callable[[], Mapping[str, str]] = dict,
     ):
         self._state = new_state(job)
         self._connection = connection
@@ -97,7 +98,7 @@ class Loop:
         self._recorder = None if attempt is None else Recorder(attempt, say)
         self._number = number if attempt is None else attempt.number
         self._executor = Executor(connection, clock, inbox.put, nodes, self._number)
-        self._waits = Waits(connection, clock, inbox.put, nodes)
+        self._waits = Waits(connection, clock, inbox.put, nodes, unfit)
         self._publisher = Publisher(connection, clock, calendar)
         self._watch: Watch | None = None
         self._followed = followed

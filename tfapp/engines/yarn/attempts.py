@@ -147,6 +147,12 @@ class Attempt:
         if os.getppid() == self._master:
             os.kill(self._master, signal.SIGKILL)
 
+    def nodes(self) -> str:
+        """YARN's list of the nodes that work, as `yarn node -list -showDetails` prints it.
+        UnavailableError if YARN does not tell."""
+        words = ("org.apache.hadoop.yarn.client.cli.NodeCLI", "-list", "-showDetails")
+        return self._java(*words).decode(errors="replace")
+
     def _make_calls(self, form: str, **parts: str) -> None:
         try:
             with tempfile.TemporaryDirectory() as folder:
