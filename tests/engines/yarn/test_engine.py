@@ -280,6 +280,29 @@ def test_yarn_kills_it(engine, played, monkeypatch):
     assert engine.find("app").status.verdict == stopped.status.verdict
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_what_a_lost_master_has_recorded_is_known_after_the_stop(engine, played, files, force):
+    runs(engine, played)
+    id = engine.find("app").id
+    recorded = dataclasses.replace(status("RUNNING"), generation=4, restarts=2, losses=1)
+    files.record(id, recorded)
+    played.lose(id)
+    stopped = engine.stop("app", "enough", force).status
+    assert (stopped.generation, stopped.restarts, stopped.losses) == (4, 2, 1)
+    assert stopped.verdict == Verdict("KILLED", 66, "enough")
+    assert engine.find("app").status == stopped
+
+
+def test_what_the_last_master_has_recorded_is_known(engine, played, files):
+    """A verdict that was decided is final."""
+    runs(engine, played)
+    id = engine.find("app").id
+    files.record(id, dataclasses.replace(status("STOPPING", STOPPED), restarts=2))
+    played.end(id, "FAILED", "FAILED", f"Application {id} failed 2 times due to")
+    found = engine.find("app").status
+    assert (found.restarts, found.verdict) == (2, STOPPED)
+
+
 def test_who_sees_the_kill_first_gives_the_reason_of_who_stopped_it(
     engine, played, files, tmp_path, monkeypatch
 ):
