@@ -9,6 +9,7 @@ import pytest
 from tests.engines.applications import compiled, service
 from tests.engines.yarn.file_system import FileSystem
 from tests.engines.yarn.played_yarn import PlayedMaster, PlayedYarn
+from tfapp.contract.names import KEY_STATUS
 from tfapp.contract.status import ApplicationStatus, InstanceStatus, Verdict, format_diagnostics
 from tfapp.engines.definition import TAG
 from tfapp.engines.yarn import zones
@@ -301,6 +302,23 @@ def test_what_the_last_master_has_recorded_is_known(engine, played, files):
     played.end(id, "FAILED", "FAILED", f"Application {id} failed 2 times due to")
     found = engine.find("app").status
     assert (found.restarts, found.verdict) == (2, STOPPED)
+
+
+def test_what_is_asked_waits_for_the_next_master(engine, played, files, monkeypatch):
+    runs(engine, played)
+    report = played.reports[engine.find("app").id]
+    host, port = report.host, report.port
+    files.record(report.id, status("RUNNING"))
+    report.state, report.host, report.port = "ACCEPTED", "N/A", -1
+    read = YarnRun.read
+
+    def back(self):
+        report.state, report.host, report.port = "RUNNING", host, port
+        read(self)
+
+    monkeypatch.setattr(YarnRun, "read", back)
+    with engine.connect("app") as connection:
+        assert connection.get(KEY_STATUS) is not None
 
 
 def test_who_sees_the_kill_first_gives_the_reason_of_who_stopped_it(

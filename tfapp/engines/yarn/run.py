@@ -20,7 +20,7 @@ from tfapp.contract.names import (
 from tfapp.contract.status import ApplicationStatus, parse_diagnostics
 from tfapp.engines import refusals
 from tfapp.engines.base import Application, Link
-from tfapp.engines.client import Address, Run
+from tfapp.engines.client import Address, Run, happens
 from tfapp.engines.yarn import hadoop_fs, verdict
 from tfapp.engines.yarn.attempts import RECORDS, newest
 from tfapp.engines.yarn.cluster import FORGOTTEN, YarnCluster, YarnReport, forgotten
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 5.0  # seconds that an application may wait for its master without a word of why
 KILL_LIMIT = 30.0  # seconds for YARN to end an application
+NEXT_LIMIT = 120.0  # seconds for YARN to start another master, and for that one to serve
 RECORD_LIMIT = 10.0  # seconds to read what the coordinator has recorded
 
 _PEM = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----\n?", re.DOTALL)
@@ -203,6 +204,24 @@ class YarnRun(Run):
                     if line.startswith(CANNOT_START):
                         yield line[len(CANNOT_START) :]
                         return
+
+    def await_master(self) -> None:
+        """Waits for the master that takes the place of a lost one, for NEXT_LIMIT at most. Returns
+        at once while the run waits for its first one."""
+        lost = self.report.address
+        if self.ended or self.report.outage:
+            return
+        if lost:
+            with contextlib.suppress(UnreachableError):
+                self.client.status()
+                return
+        elif self._recorded() is None:
+            return
+
+        def has_come() -> bool:
+            return self._has_ended() or self.report.address not in ("", lost)
+
+        happens(has_come, NEXT_LIMIT, self.wait_every)
 
     # -- for its client --
     def address(self) -> Address:
