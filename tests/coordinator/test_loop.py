@@ -19,12 +19,12 @@ from tfapp.contract.messages import Answer, Beat, Cluster, ExitReport, Member
 from tfapp.contract.names import (
     KEY_EXEC,
     KEY_FEED,
+    KEY_LEAVES,
     KEY_LOST,
     KEY_SAVED,
     KEY_SESSION,
     KEY_STATUS,
     KEY_STOP,
-    KEY_SUSPEND,
 )
 from tfapp.contract.sessions import SessionRequest
 from tfapp.contract.status import (
@@ -63,7 +63,7 @@ WRITTEN = {
     ),
     KEY_FEED: (FeedStatus(rows=3), events.Fed(9.0, FeedStatus(rows=3))),
     KEY_STOP: ({"message": "enough"}, events.StopRequested(9.0, "enough")),
-    KEY_SUSPEND: ("", events.SuspendRequested(9.0)),
+    KEY_LEAVES: ([1700000000.0, True], events.MasterLeaves(9.0, saves=True)),
 }
 
 
@@ -372,17 +372,17 @@ def test_a_session_is_in_the_timeline_before_its_runner_knows_of_it():
 def test_a_master_that_may_suspend_the_application_finds_its_newest_status():
     """It may end this process then."""
     master, published = PretendMaster({}), []
-    made, inbox, _ = loop(master, "worker=2")
 
     def on_call(call):
         if call == "put tfapp.control.cluster":
-            master.write(KEY_SUSPEND, b"", None)
+            master.write(KEY_LEAVES, encode([1700000000.0, True]), None)
         if call == f"put {KEY_SAVED}":
             published.append(json.loads(master.store[KEY_STATUS][0])["state"])
-            inbox.put(Terminated("its coordinator was ended"))
+            raise UnreachableError("it has ended")
 
     master.on_call = on_call
-    made.run()
+    with pytest.raises(UnreachableError):
+        run(master, "worker=2")
     assert published == ["RUNNING"]
 
 

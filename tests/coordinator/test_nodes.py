@@ -13,7 +13,7 @@ from tests.coordinator.pretend_master import EXIT_0, PretendMaster
 from tests.coordinator.world import NEVER, job
 from tests.waiting import wait
 from tfapp.contract.messages import Beat
-from tfapp.contract.names import CANNOT_START, GRANTED, KEY_STATUS, QUEUE
+from tfapp.contract.names import CANNOT_START, GRANTED, KEY_STATUS, NODES, QUEUE
 from tfapp.contract.status import ApplicationStatus
 from tfapp.coordinator import nodes
 from tfapp.coordinator.executor import Executor
@@ -21,7 +21,7 @@ from tfapp.coordinator.loop import Loop, Terminated
 from tfapp.coordinator.policy import actions, events
 from tfapp.coordinator.policy.state import new_state
 from tfapp.coordinator.policy.step import step
-from tfapp.errors import UnreachableError
+from tfapp.errors import UnavailableError, UnreachableError
 from tfapp.protocol.connection import ContainerReport
 
 BEAT = Beat(1, 1, "waiting")
@@ -185,6 +185,38 @@ def test_what_containers_wait_for_is_asked_beside_the_loop_while_one_is_unheard(
     other = nodes.Waits(master, lambda: 60.0, inbox.put, Told())  # type: ignore[arg-type]
     other.look(state)  # its master tells by itself
     assert len(master.threads) == 2 and inbox.empty()
+
+
+def test_who_waits_for_a_queue_is_told_apart_from_who_waits_for_nodes_that_are_gone():
+    """Which nodes there are is asked once in a while, and what was known holds meanwhile."""
+    now, told, master = [10.0], queue.SimpleQueue(), Quiet()
+    gone = {"worker": "no such node"}
+    answers = [gone, UnavailableError("no answer"), {}]
+    seen = []
+
+    def unfit():
+        seen.append(now[0])
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    waits = nodes.Waits(master, lambda: now[0], told.put, OfQueues(), unfit)  # type: ignore[arg-type]
+    state, _ = step(new_state(job("worker=1")), events.Started(0.0))
+    in_vain = nodes.Asked({"worker_0": ("waiting in nightly: no such node", NODES)})
+    hopeful = nodes.Asked({"worker_0": ("waiting in nightly", QUEUE)})
+    master.threads.append(0)  # it answers at once
+    every = nodes.LOOK_EVERY
+    for time_, expected in ((10, in_vain), (15, in_vain), (10 + every, in_vain), (130, hopeful)):
+        now[0] = time_
+        waits.look(state)
+        assert told.get(timeout=30) == expected
+        waits.told()
+    assert seen == [10, 10 + every, 130]
+    master.state, now[0] = "RUNNING", 300
+    waits.look(state)
+    assert told.get(timeout=30) == nodes.Asked({"worker_0": ("", GRANTED)})
+    assert not answers and len(seen) == 3
 
 
 def test_what_they_wait_for_holds_the_application_back():

@@ -518,8 +518,10 @@ class World:
                 self.answer(name)
         elif who == "stop":
             self.feed(events.StopRequested(self.now, text))
+        elif text == "leaves":
+            self.feed(events.MasterLeaves(self.now))
         elif who == "suspend":
-            self.feed(events.SuspendRequested(self.now))
+            self.feed(events.MasterLeaves(self.now, saves=True))
         elif who == "flex":
             self.feed(events.FlexRequested(self.now, FlexRequest("f", what[0], what[1])))
         elif what[0] == "on":

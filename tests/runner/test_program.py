@@ -79,7 +79,8 @@ TRAINER = """
 import os, signal, subprocess, sys
 helper = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 def save(*_):
-    os.write(1, b"saved with " + helper.communicate(b"help")[0])  # a print may be interrupted
+    words = b"saved with " + helper.communicate(b"help")[0] + b"\\n"
+    os.write(1, words)  # a print may be interrupted
     sys.exit(5)
 signal.signal(signal.SIGTERM, save)
 print("ready", flush=True)

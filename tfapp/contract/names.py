@@ -109,8 +109,9 @@ WAITS_PREFIX = "tfapp.report.waits."
 STACKS_PREFIX = "tfapp.report.stacks."  # + instance, owned: class InstanceStacks
 SAVED_PREFIX = "tfapp.report.saved."  # + instance, owned: class InstanceSave
 KEY_STOP = "tfapp.report.stop"  # {"message": text}: a client asks for the end
-# Seconds since 1970, by the master: the application is to be suspended, since when.
-KEY_SUSPEND = "tfapp.report.suspend"
+# [seconds since 1970, whether to let programs save]: the master is about to leave; with true, once
+# they have saved, as the application is suspended.
+KEY_LEAVES = "tfapp.report.leaves"
 KEY_FLEX = "tfapp.report.flex"  # class FlexRequest: a client asks for another number of instances
 KEY_EXEC = "tfapp.report.exec"  # class SessionRequest: a client asks for a session
 KEY_FEED = "tfapp.report.feed"  # class FeedStatus, told by the driver that feeds the programs

@@ -22,10 +22,10 @@ from tfapp.contract.names import (
     KEY_EXEC,
     KEY_FEED,
     KEY_FLEX,
+    KEY_LEAVES,
     KEY_LOST,
     KEY_STATUS,
     KEY_STOP,
-    KEY_SUSPEND,
     KEY_TAKEOVER,
     REPORT_PREFIX,
     SAVED_PREFIX,
@@ -69,7 +69,7 @@ class Loop:
     line to the log. `nodes`: more information about containers than the master gives. `seed`: see
     `events.Started`. `number`: of the master, from 1. `attempt`: where the application's record is
     kept, if the master does not keep it. `followed`: whether another coordinator goes on with
-    the same programs when this one is killed."""
+    the same programs when this one is killed. `unfit`: see `nodes.Waits`."""
 
     def __init__(
         self,
@@ -84,6 +84,7 @@ class Loop:
         attempt: Attempt | None = None,
         number: int = 1,
         followed: bool = False,
+        unfit: Callable[[], Mapping[str, str]] = dict,
     ):
         self._state = new_state(job)
         self._connection = connection
@@ -98,7 +99,7 @@ class Loop:
         self._recorder = None if attempt is None else Recorder(attempt, say)
         self._number = number if attempt is None else attempt.number
         self._executor = Executor(connection, clock, inbox.put, nodes, self._number)
-        self._waits = Waits(connection, clock, inbox.put, nodes)
+        self._waits = Waits(connection, clock, inbox.put, nodes, unfit)
         self._publisher = Publisher(connection, clock, calendar)
         self._watch: Watch | None = None
         self._followed = followed
@@ -359,8 +360,8 @@ def _written(key: str, value: bytes, time: float) -> Iterator[Event]:
     if key == KEY_STOP:
         yield events.StopRequested(time, str(json.loads(value).get("message", "")))
         return
-    if key == KEY_SUSPEND:
-        yield events.SuspendRequested(time)
+    if key == KEY_LEAVES:
+        yield events.MasterLeaves(time, json.loads(value)[1] is True)
         return
     if key == KEY_FLEX:
         yield events.FlexRequested(time, FlexRequest.from_dict(json.loads(value)))

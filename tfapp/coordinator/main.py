@@ -32,7 +32,7 @@ from tfapp.contract.names import (
 from tfapp.contract.status import AFTER_END, ApplicationStatus, Moment, format_diagnostics
 from tfapp.coordinator.after_end import follow_up
 from tfapp.coordinator.loop import Loop, Terminated
-from tfapp.coordinator.nodes import Nodes, leads_to_pages, load
+from tfapp.coordinator.nodes import Nodes, leads_to_pages, load, unfit
 from tfapp.coordinator.nodes import attempt as attempt_in
 from tfapp.coordinator.record import Attempt
 from tfapp.errors import ExitCode, RefusedError, TfappError, UnavailableError, UnreachableError
@@ -116,7 +116,8 @@ def coordinate(
     seed = int.from_bytes(os.urandom(8), "big")
     clocks, number = (time.monotonic, time.time), attempt_of(environ.get("CONTAINER_ID", ""))
     followed = ENV_COORDINATOR in environ
-    loop = Loop(job, connection, inbox, *clocks, say, nodes, seed, attempt, number, followed)
+    ask = unfit(nodes, environ, job)
+    loop = Loop(job, connection, inbox, *clocks, say, nodes, seed, attempt, number, followed, ask)
     try:
         with contextlib.ExitStack() as held:
             if nodes is not None and leads_to_pages(nodes):

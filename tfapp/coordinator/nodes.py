@@ -5,6 +5,7 @@ than the loop's do it, because a lost node, or a busy master, is noticed only af
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import math
 import queue
@@ -14,9 +15,10 @@ from typing import Protocol, cast
 
 from tfapp import threads
 from tfapp.contract.job import Job
+from tfapp.contract.names import NODES, QUEUE
 from tfapp.coordinator.policy.state import State, unheard
 from tfapp.coordinator.record import Attempt
-from tfapp.errors import RefusedError, UnreachableError
+from tfapp.errors import RefusedError, UnavailableError, UnreachableError
 from tfapp.frozen import frozen
 from tfapp.protocol.connection import LIVE_STATES, Connection, ContainerReport
 
@@ -24,6 +26,7 @@ LOG_LIMIT = 5.0  # seconds for all logs of one call
 THREADS = 64
 ASK_AFTER = 5.0  # seconds in which most runners are heard of: nothing holds them back
 ASK_EVERY = 2.0  # seconds between two questions what containers wait for
+LOOK_EVERY = 60.0  # seconds between two questions which nodes there are
 
 
 class Nodes(Protocol):
@@ -45,6 +48,11 @@ class Nodes(Protocol):
         """What a container waits for that is in `state` (Skein's word), and its kind (QUEUE,
         GRANTED: contract.names). Only a module has it whose engine's master does not tell."""
 
+    def unfit(self, job: Job, environ: Mapping[str, str]) -> Mapping[str, str]:
+        """The components of which no node that works could hold a container, each with the words of
+        why; it may take seconds. UnavailableError if that is not known now. Only a module has it
+        that has `waits`."""
+
 
 def load(module: str) -> Nodes | None:
     """The module of this name; None for ""."""
@@ -61,6 +69,14 @@ def attempt(nodes: Nodes | None, environ: Mapping[str, str], job: Job) -> Attemp
     for any other."""
     make = getattr(nodes, "attempt", None) if job.attempts > 1 else None
     return cast(Attempt, make(environ, job.class_path)) if make else None
+
+
+def unfit(
+    nodes: Nodes | None, environ: Mapping[str, str], job: Job
+) -> Callable[[], Mapping[str, str]]:
+    """What asks for the components that no node could hold: see `Nodes.unfit`."""
+    ask = getattr(nodes, "unfit", None)
+    return functools.partial(ask, job, environ) if ask else dict
 
 
 @frozen
@@ -128,8 +144,9 @@ class Asked:
 
 class Waits:
     """Asks the master what the containers wait for that were requested, where it does not tell by
-    itself. `deliver` is called from another thread, once for each question, within the deadline of
-    two calls of `connection`."""
+    itself, and `unfit` whether any node could hold those that wait for a queue. `deliver` is called
+    from another thread, once for each question, within the deadlines of two calls of `connection`
+    and one of `unfit`."""
 
     def __init__(
         self,
@@ -137,11 +154,15 @@ class Waits:
         clock: Callable[[], float],
         deliver: Callable[[Asked], None],
         nodes: Nodes | None,
+        unfit: Callable[[], Mapping[str, str]] = dict,
     ):
         self._connection = connection
         self._clock = clock
         self._deliver = deliver
         self._words = getattr(nodes, "waits", None)
+        self._unfit = unfit
+        self._without_nodes: Mapping[str, str] = {}  # component -> why, as it was last known
+        self._look_at = -math.inf
         self._queue = ""
         self._next = -math.inf  # when it may be asked; infinity while it is
 
@@ -166,8 +187,23 @@ class Waits:
         try:
             self._queue = self._queue or self._connection.queue()
             containers = self._connection.containers(LIVE_STATES)
-            found = {c.id: words(c.state, self._queue) for c in containers}
+            told = {c: words(c.state, self._queue) for c in containers}
+            if any(kind == QUEUE for _, kind in told.values()):
+                self._look()
+            found = {c.id: self._known(c.service, *waits) for c, waits in told.items()}
         except (UnreachableError, RefusedError):
             pass  # no news: the loop finds out by itself if the master is gone
         finally:
             self._deliver(Asked(found))
+
+    def _look(self) -> None:
+        if self._clock() < self._look_at:
+            return
+        with contextlib.suppress(UnavailableError):  # what was known holds until there is more
+            self._without_nodes = self._unfit()
+        self._look_at = self._clock() + LOOK_EVERY
+
+    def _known(self, component: str, text: str, kind: str) -> tuple[str, str]:
+        """No queue is waited for where no node could hold the container."""
+        why = self._without_nodes.get(component, "") if kind == QUEUE else ""
+        return (f"{text}: {why}", NODES) if why else (text, kind)

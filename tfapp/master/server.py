@@ -26,10 +26,10 @@ from tfapp.contract.names import (
     GRANTED,
     KEY_BACK,
     KEY_KEPT,
+    KEY_LEAVES,
     KEY_LOST,
     KEY_SAVED,
     KEY_STATUS,
-    KEY_SUSPEND,
     SUSPENDED,
     WAITS_PREFIX,
     initial_instance,
@@ -201,14 +201,19 @@ class Master:
         """Ends what runs, without an end of the application: another master goes on with it."""
         self.end("", why)
 
+    def leaves(self, saves: bool = False) -> None:
+        """Tells the coordinator that this master leaves: it decides nothing any more. `saves`: once
+        programs have saved."""
+        self._saved.clear()
+        self._store.apply(StorePut(KEY_LEAVES, encode((self._clock(), saves))))
+        self._commit()
+
     async def suspend(self, why: str, grace: float) -> None:
         """Ends this master, once programs have saved, where they do that: the application goes on
         later. `grace`: seconds that they have to end, besides."""
         limit = self._last_status().stop_grace - grace
         if limit > 0:
-            self._saved.clear()
-            self._store.apply(StorePut(KEY_SUSPEND, encode(self._clock())))
-            self._commit()
+            self.leaves(saves=True)
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._saved.wait(), limit + SAVED_MARGIN)
         self.end(SUSPENDED, why)

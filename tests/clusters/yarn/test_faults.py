@@ -195,7 +195,9 @@ def test_what_ends_an_application(tfapp, cluster, colleague):
     assert (status["restarts"], status["losses"]) == (0, 1)
     assert LOST_AND_BACK in masterless.told()
     os.kill(tfapp.process("masterless", "", JAVA), signal.SIGKILL)
-    summary = masterless.wait_for_end(65)["verdict"]["summary"]
+    status = masterless.wait_for_end(65)
+    assert (status["generation"], status["restarts"], status["losses"]) == (2, 0, 1)
+    summary = status["verdict"]["summary"]
     assert summary.startswith("It ended without a verdict: Application application_")
     assert "exitCode: 137. Its master was killed by SIGKILL (exit code 137). " in summary
     assert " It had 2 masters, and gets no more: site.global.master.attempts" in summary

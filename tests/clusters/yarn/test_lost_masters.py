@@ -8,6 +8,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -20,6 +22,7 @@ from tests.clusters.yarn.test_faults import JAVA, LOST_AND_BACK, of_yarn, said_a
 from tests.end_to_end.command_line import known_of, read_until
 from tests.end_to_end.trainings import COORDINATOR, LIMIT, RUNNER, Application, wait_until
 from tfapp.engines.yarn import hadoop_fs
+from tfapp.engines.yarn.attempts import RECORDS, newest
 
 pytestmark = [pytest.mark.weekly, pytest.mark.usefixtures("nothing_left")]
 
@@ -77,11 +80,10 @@ class Life(Application):
         return int(host.rpartition(".")[2]) - 1
 
     def recorded(self) -> dict[str, Any]:
-        """The newest status in its record."""
-        folder = f".skein/{self.tfapp.status(self.name)['id']}"
-        told = hadoop_fs.run(self.cluster.environ(), ["-cat", f"{folder}/tfapp-record.*"]).out
-        found = [line.split(b" ", 2) for line in told.split(b"\n") if line]
-        return json.loads(max((int(words[0]), int(words[1]), words[2]) for words in found)[2])
+        """The newest status in its record, once there is one."""
+        words = ["-cat", f".skein/{self.tfapp.status(self.name)['id']}/{RECORDS}"]
+        read = lambda: newest(hadoop_fs.run(self.cluster.environ(), words).out)  # noqa: E731
+        return json.loads(wait_until(read, self.told))
 
     def lose(self) -> None:
         os.kill(self.java(), signal.SIGKILL)
@@ -182,6 +184,7 @@ def hangs_with_its_node_until_another_one_has_its_place(app: Life) -> Lived:
     finally:
         app.cluster.resume_node(node)
     assert app.containers() == before
+    assert app.recorded()["generation"] == 2, "what it may still write does not count"
     return Lived()
 
 
@@ -235,6 +238,23 @@ def its_java_hangs(app: Life) -> Lived:
     return Lived()
 
 
+def hangs_until_yarn_gives_it_up(app: Life) -> Lived:
+    """Which kills it then."""
+    app.cluster.kill_manager()
+    app.cluster.start_manager(master_expiry=20_000)
+    try:
+        app.runs(1)
+        old, acts = app.in_master(), {app.java(), app.process("", COORDINATOR)}
+        with hanging(old):
+            app.forms(2)
+            are_gone([process for process in old if process.pid in acts])
+        are_gone(old)  # YARN's own shell, too
+    finally:
+        app.cluster.kill_manager()
+        app.cluster.start_manager()
+    return Lived()
+
+
 def without_a_resource_manager(app: Life) -> Lived:
     """The programs go on."""
     app.runs(1)
@@ -269,6 +289,7 @@ HAPPENS: tuple[Callable[[Life], Lived], ...] = (
     hangs_for_a_minute,
     its_coordinator_hangs,
     its_java_hangs,
+    hangs_until_yarn_gives_it_up,
     without_a_resource_manager,
     killed_without_a_resource_manager,
 )
@@ -292,11 +313,26 @@ def test_the_application_goes_on(app, what):
 
 
 def test_lost_before_it_is_asked_to_stop(app):
-    """Nothing runs that could be asked: YARN ends it."""
+    """Nothing runs that could be asked: YARN ends it. What the master had recorded is known."""
     app.runs(1)
+    assert app.recorded()["generation"] == 1
     app.lose()
     assert app.tfapp("stop", app.name).code == 0
-    assert app.wait_for_end(66)["state"] == "KILLED"
+    status = app.wait_for_end(66)
+    told = [status[key] for key in ("state", "generation", "restarts", "losses")]
+    assert told == ["KILLED", 1, 0, 0]
+    assert of_yarn(app.cluster, app)["finalStatus"] == "KILLED"
+
+
+def test_hangs_as_it_is_asked_to_stop(app):
+    """The next one is asked, too."""
+    app.runs(1)
+    os.kill(app.process("", COORDINATOR), signal.SIGSTOP)
+    stopped = app.tfapp("stop", app.name, "--message", "enough")
+    assert stopped.code == 0, stopped.err
+    status = app.wait_for_end(66)
+    assert (status["restarts"], status["losses"]) == (0, 1)
+    assert status["verdict"]["summary"].startswith("Killed: enough.")
     assert of_yarn(app.cluster, app)["finalStatus"] == "KILLED"
 
 
@@ -305,6 +341,54 @@ def test_lost_before_it_is_destroyed(app):
     app.lose()
     app.tfapp.ok("destroy", app.name, "--force")
     assert app.name not in app.tfapp.ok("list")
+
+
+def test_lost_before_it_is_asked_to_flex(app):
+    """The next one is asked."""
+    app.runs(1)
+    app.recorded()
+    app.lose()
+    app.tfapp.ok("flex", app.name, "--component", "worker", "+1")
+    states = lambda: [i["state"] for i in app.status()["instances"]]  # noqa: E731
+    wait_until(lambda: states() == ["RUNNING"] * 2, app.told)
+    assert app.status()["losses"] == 1
+    app.tfapp.ok("stop", app.name)
+
+
+RUNS_ON_YARN = """
+from tfapp.tf_yarn import TaskSpec, run_on_yarn
+
+def experiment_fn():
+    import time
+    time.sleep(600)
+
+if __name__ == "__main__":
+    run_on_yarn(experiment_fn, {"chief": TaskSpec(512, 1)}, nb_retries=1, name="retried")
+"""
+
+
+def test_a_call_of_tf_yarn_loses_its_master_as_often_as_it_says(app, user):
+    app.tfapp.program(RUNS_ON_YARN)
+    environ = {**user.environ, "TFAPP_HOME": str(user.home)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    words = [sys.executable, "program.py"]
+    with subprocess.Popen(words, cwd=app.tfapp.work, env=environ, **pipes) as call:
+        try:
+            named = lambda: [n for n in app.tfapp.names() if n.startswith("retried")]  # noqa: E731
+            (app.name,) = wait_until(named, app.tfapp.names)
+            app.forms(1)
+            app.lose()
+            status = app.forms(2)
+            assert (status["restarts"], status["losses"]) == (0, 1)
+            app.lose()
+            told, _ = call.communicate(timeout=LIMIT)
+        finally:
+            call.kill()
+    assert call.returncode != 0
+    assert told.count(LOST_AND_BACK) == 1, told
+    assert "It had 2 masters, and gets no more: site.global.master.attempts" in told
+    status = app.wait_for_end(65)
+    assert (status["generation"], status["restarts"], status["losses"]) == (2, 0, 1)
 
 
 def test_those_who_follow_are_told(app):

@@ -63,6 +63,40 @@ def test_two_applications_do_not_keep_what_the_other_needs(tfapp):
         assert (status["generation"], status["restarts"], status["losses"]) == (1, 0, 0)
 
 
+@pytest.mark.weekly
+def test_nodes_that_are_gone_are_not_waited_for_as_a_queue_is(tfapp, cluster):
+    """The labelled node is full, and is lost while two applications wait for it. One gives up, the
+    other gets its container when the node is back."""
+    place = ("-w", 1, "--rescompopt", "worker", "yarn.label.expression", "special", "--detach")
+    memory = ("--rescompopt", "worker", "yarn.memory")
+    script = tfapp.program(programs.GOES_ON, "goes_on.py")
+    tfapp.ok("run", script, "--name", "holder", *place, *memory, 8000, "--wait", LIMIT)
+    script = tfapp.program(programs.HELLO)
+    limit = ("--option", "site.global.queue.timeout", 150)
+    tfapp.ok("run", script, "--name", "steady", *place, *memory, 512)
+    tfapp.ok("run", script, "--name", "hasty", *place, *memory, 512, *limit)
+    cluster.kill_node(3)
+    try:
+        tfapp.ok("stop", "holder", "--force")
+        why = "no node that works has the label 'special'"
+
+        def held() -> dict:
+            return tfapp.status("steady")["status"]["held"] or {}
+
+        wait(lambda: held().get("kind") == "nodes", lambda: tfapp.asks("status", "steady"), 120)
+        text = tfapp.asks("status", "steady")
+        assert f"waiting for a container in the queue default: {why}" in text
+        assert "waits for nodes that have room since" in text
+        assert held()["until"] is not None
+        assert tfapp("wait", "hasty").code == 67
+        assert why in tfapp.status("hasty")["status"]["verdict"]["summary"]
+    finally:
+        cluster.start_node(3)
+    assert tfapp("wait", "steady").code == 0, tfapp.asks("diagnostics", "steady")
+    status = tfapp.status("steady")["status"]
+    assert (status["generation"], status["restarts"], status["losses"]) == (1, 0, 0)
+
+
 # Waits until there are three.
 JOINS = """
 import json, os, signal

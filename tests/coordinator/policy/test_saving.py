@@ -1,6 +1,7 @@
 """Programs save before a planned stop: who is waited for, for how long, and at which step."""
 
 import dataclasses
+import math
 
 import pytest
 
@@ -9,6 +10,7 @@ from tests.coordinator.world import World, job
 from tfapp.contract.saving import InstanceSave
 from tfapp.contract.status import SAVES
 from tfapp.coordinator.policy import events
+from tfapp.coordinator.policy.step import next_deadline
 
 LIMITS = make_limits(gang=60, heartbeat=5, heartbeat_lost=30, save_grace=20, stop_grace=5)
 
@@ -60,18 +62,29 @@ def test_a_suspension_waits_for_programs_to_save():
 
 
 @pytest.mark.parametrize(
-    ("history", "after"),
+    ("history", "when"),
     [
-        ("1 all answer\n10 suspend\n10", ["10 suspend"]),
-        (f"{BOTH}10 stop enough\n11 suspend\n15", ["14 over at 42", "14 suspend"]),
-        (f"{BOTH}10 suspend\n11 worker/1 lost\n20", ["11 generation 2"]),
+        ("1 all answer\n10 suspend\n11", "10"),
+        (f"{BOTH}10 stop enough\n11 suspend\n15", "14"),
+        (f"{BOTH}10 suspend\n11 worker/1 lost\n11.5 worker/0 exits 1\n20", "11.1"),
+        (f"{BOTH}9 master leaves\n10 suspend\n14.5", "14"),
     ],
-    ids=["nobody saves", "about to stop", "a failure"],
+    ids=["nobody saves", "about to stop", "all end meanwhile", "announced"],
 )
-def test_a_suspension_waits_for_nothing_else(history, after):
-    log = played(history).log
-    assert after[-1].split(maxsplit=1)[1] in " ".join(log), log
-    assert sum(line.endswith(" suspend") for line in log) == 1, log
+def test_a_suspension_waits_for_nothing_else(history, when):
+    world = played(history)
+    assert world.log[-1] == f"{when} suspend"
+    assert not world.state.decided and world.state.generation == 1
+
+
+def test_a_master_that_leaves_has_nothing_decided_any_more():
+    """Its pod ends, and others with it. The next one takes over, and judges what it finds."""
+    world = played(f"{BOTH}10 master leaves\n11 worker/1 lost\n11 worker/0 exits 1\n90")
+    assert world.log == ["1 cluster worker/0 worker/1"]
+    assert next_deadline(world.state) == math.inf
+    world.feed(events.TakenOver(world.now, {}))
+    world.advance(95)
+    assert world.log[1:] == ["91 generation 2", "91 another container for worker/1"]
 
 
 @pytest.mark.parametrize("stop", ["stop enough", "flex worker -1"])

@@ -151,6 +151,12 @@ class PlayedYarn:
         return [NODE] if "RUNNING" in states else []
 
     # -- what happens --
+    def lose(self, application: str) -> None:
+        """Its master dies. YARN is about to start another one."""
+        self.masters[application].stop(0)
+        report = self.reports[application]
+        report.state, report.host, report.port = "ACCEPTED", "N/A", -1
+
     def restart(self) -> None:
         """The ResourceManager starts again, without recovery: all masters end with it."""
         self.close()

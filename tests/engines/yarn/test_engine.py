@@ -9,6 +9,7 @@ import pytest
 from tests.engines.applications import compiled, service
 from tests.engines.yarn.file_system import FileSystem
 from tests.engines.yarn.played_yarn import PlayedMaster, PlayedYarn
+from tfapp.contract.names import KEY_STATUS
 from tfapp.contract.status import ApplicationStatus, InstanceStatus, Verdict, format_diagnostics
 from tfapp.engines.client import NO_ANSWER
 from tfapp.engines.definition import TAG
@@ -279,6 +280,46 @@ def test_yarn_kills_it(engine, played, monkeypatch):
     stopped = engine.stop("app", "enough", timeout=0.05)
     assert stopped.status.verdict == Verdict("KILLED", 66, "enough")
     assert engine.find("app").status.verdict == stopped.status.verdict
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_what_a_lost_master_has_recorded_is_known_after_the_stop(engine, played, files, force):
+    runs(engine, played)
+    id = engine.find("app").id
+    recorded = dataclasses.replace(status("RUNNING"), generation=4, restarts=2, losses=1)
+    files.record(id, recorded)
+    played.lose(id)
+    stopped = engine.stop("app", "enough", force).status
+    assert (stopped.generation, stopped.restarts, stopped.losses) == (4, 2, 1)
+    assert stopped.verdict == Verdict("KILLED", 66, "enough")
+    assert engine.find("app").status == stopped
+
+
+def test_what_the_last_master_has_recorded_is_known(engine, played, files):
+    """A verdict that was decided is final."""
+    runs(engine, played)
+    id = engine.find("app").id
+    files.record(id, dataclasses.replace(status("STOPPING", STOPPED), restarts=2))
+    played.end(id, "FAILED", "FAILED", f"Application {id} failed 2 times due to")
+    found = engine.find("app").status
+    assert (found.restarts, found.verdict) == (2, STOPPED)
+
+
+def test_what_is_asked_waits_for_the_next_master(engine, played, files, monkeypatch):
+    runs(engine, played)
+    report = played.reports[engine.find("app").id]
+    host, port = report.host, report.port
+    files.record(report.id, status("RUNNING"))
+    report.state, report.host, report.port = "ACCEPTED", "N/A", -1
+    read = YarnRun.read
+
+    def back(self):
+        report.state, report.host, report.port = "RUNNING", host, port
+        read(self)
+
+    monkeypatch.setattr(YarnRun, "read", back)
+    with engine.connect("app") as connection:
+        assert connection.get(KEY_STATUS) is not None
 
 
 def test_who_sees_the_kill_first_gives_the_reason_of_who_stopped_it(

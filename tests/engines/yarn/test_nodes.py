@@ -8,9 +8,11 @@ import pytest
 
 from tests.served import Quiet, served
 from tests.tls import make_certificate
+from tfapp.contract.job import Resources
 from tfapp.contract.names import GRANTED, QUEUE
 from tfapp.engines.yarn import nodes
 from tfapp.engines.yarn.nodes import LogPiece, read_end, read_piece, reason_of
+from tfapp.errors import UnavailableError
 
 FRAME = (
     b"Container: container_1_0001_01_000002 on 127.0.0.3:21103\n"
@@ -49,6 +51,57 @@ def test_the_reason_that_a_message_stands_for(message, reason):
 def test_what_a_container_waits_for(state, waits):
     """The states of Skein: see tests/clusters/yarn/test_queues.py."""
     assert nodes.waits(state, "nightly") == waits
+
+
+# As Hadoop 3.4 prints it: `yarn node -list -showDetails`.
+LISTED = """\
+Total Nodes:2
+         Node-Id\t     Node-State\tNode-Http-Address\tNumber-of-Running-Containers
+ 127.0.0.2:21103\t        RUNNING\t  127.0.0.2:21104\t                           2
+Detailed Node Information :
+\tConfigured Resources : <memory:8192, vCores:8, yarn.io/gpu: 2>
+\tAllocated Resources : <memory:4096, vCores:2>
+\tResource Utilization by Node : PMem:900 MB, VMem:900 MB, VCores:1.5
+\tResource Utilization by Containers : PMem:20 MB, VMem:2000 MB, VCores:0.1
+\tNode-Labels : 
+127.0.0.33:21103\t        RUNNING\t 127.0.0.33:21104\t                           0
+Detailed Node Information :
+\tConfigured Resources : <memory:4096, vCores:16>
+\tAllocated Resources : <memory:0, vCores:0>
+\tNode-Labels : special
+"""
+
+
+def test_the_nodes_of_yarns_list():
+    assert nodes.read_nodes(LISTED) == [
+        nodes.Node("127.0.0.2", 8192, 2, frozenset()),
+        nodes.Node("127.0.0.33", 4096, 0, frozenset({"special"})),
+    ]
+    assert nodes.read_nodes("Total Nodes:0\n") == []
+    with pytest.raises(UnavailableError):
+        nodes.read_nodes("usage: node\n")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        (Resources(8192, 1), ""),
+        (Resources(4000, 16), ""),  # without a label anywhere
+        (Resources(8192, 1, label="special"), "no node that works of label 'special' has 8192 MiB"),
+        (Resources(512, 1, label="special"), ""),
+        (Resources(512, 1, label="gone"), "no node that works has the label 'gone'"),
+        (Resources(8192, 99), ""),  # of which most schedulers count no vcores
+        (Resources(9000, 1), "no node that works has 9000 MiB"),
+        (Resources(512, 1, gpus=3), "no node that works has 512 MiB and 3 GPUs"),
+        (Resources(512, 1, nodes=("127.0.0.9",)), "none of the nodes works that it names: 127.0.0"),
+        (Resources(512, 1, nodes=("127.0.0.9",), relax_locality=True), ""),
+        (Resources(512, 1, nodes=("127.0.0.9",), racks=("/default-rack",)), ""),
+        (Resources(512, 1, nodes=("127.0.0.9", "127.0.0.2")), ""),
+    ],
+)
+def test_what_no_node_could_hold(wanted, why):
+    told = nodes.why_unfit(wanted, nodes.read_nodes(LISTED))
+    assert told.startswith(why) and bool(told) == bool(why)
 
 
 @pytest.mark.parametrize(

@@ -122,10 +122,12 @@ class StopRequested:
 
 
 @frozen
-class SuspendRequested:
-    """The master is about to suspend the application, once programs have saved."""
+class MasterLeaves:
+    """The master is about to leave. Another one goes on, or nobody. `saves`: once programs have
+    saved, as the application is suspended."""
 
     time: float
+    saves: bool = False
 
 
 @frozen
@@ -201,7 +203,7 @@ Event = Union[
     Exited,
     ContainerEnded,
     StopRequested,
-    SuspendRequested,
+    MasterLeaves,
     FlexRequested,
     SessionRequested,
     Fed,

@@ -326,6 +326,7 @@ class State(Coded):
     # What waits until programs have saved: fewer instances of components, and the end, by a client.
     fewer: Mapping[str, int] = dataclasses.field(default_factory=dict)
     to_stop: str | None = None
+    leaves: bool = False  # its master leaves: nothing is decided any more
     suspends: bool = False  # the master waits until programs have saved
     verdict: Verdict | None = None  # decided when STOPPING begins, never changed
     finish_by: float = math.inf  # deadline for the end of STOPPING

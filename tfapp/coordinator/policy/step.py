@@ -93,10 +93,12 @@ def _stop_requested(state: State, event: events.StopRequested) -> Step:
     return state, ()
 
 
-def _suspend_requested(state: State, event: events.SuspendRequested) -> Step:
-    """Lets programs save; the next tick at which nobody is waited for tells the master."""
-    state = replace(state, suspends=True)
-    return saving.begin(state, event.time) if saving.comes_first(state) else (state, ())
+def _master_leaves(state: State, event: events.MasterLeaves) -> Step:
+    """Decides nothing any more: much may end now that is no loss. Lets programs save where that is
+    wanted; the next tick at which nobody is waited for tells the master."""
+    state = replace(state, leaves=True, suspends=event.saves)
+    begins = event.saves and saving.comes_first(state)
+    return saving.begin(state, event.time) if begins else (state, ())
 
 
 def _fed(state: State, event: events.Fed) -> Step:
@@ -162,7 +164,9 @@ def tick(state: State, event: events.Tick) -> Step:
     state, asked = stacks.stall(state, time)
     state, saved = saving.settle(state, time)
     done += (*told, *settled, *asked, *saved)
-    if state.suspends and not saving.comes_first(state):
+    if state.leaves:
+        if not state.suspends or saving.comes_first(state):
+            return state, done
         return replace(state, suspends=False), (*done, actions.LetSuspend())
     for instance in tuple(i for i in state.instances.values() if _silence(state, i) <= time):
         state, more = ends.silent(state, instance, time)
@@ -233,6 +237,8 @@ def next_deadline(state: State) -> float:
     """The time at which the next tick is needed if no event comes before; infinity for never."""
     if state.phase == FINISHED:
         return math.inf
+    if state.leaves:
+        return max(saving.due(state), state.resumed + CATCH_UP)
     silence = (_silence(state, instance) for instance in state.instances.values())
     leaving = () if state.decided else (leaving.until for leaving in state.leaving.values())
     asked = (stacks.due(state), saving.due(state))
@@ -335,7 +341,7 @@ _HANDLERS: Mapping[type, Callable[[State, Any], Step]] = {
     events.Exited: _exited,
     events.ContainerEnded: _container_ended,
     events.StopRequested: _stop_requested,
-    events.SuspendRequested: _suspend_requested,
+    events.MasterLeaves: _master_leaves,
     events.FlexRequested: flexing.requested,
     events.SessionRequested: _session_requested,
     events.Fed: _fed,

@@ -23,6 +23,7 @@ from tfapp.errors import UnavailableError
 LIMIT = 30.0  # seconds for one call
 
 _NAME = "tfapp-record"
+RECORDS = f"{_NAME}.*"  # in the staging folder
 _JAVA = ("-Xmx64m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _SETTINGS = {
     "fs.permissions.umask-mode": "077",
@@ -113,12 +114,9 @@ class Attempt:
         try:
             settings = (f"-D{name}={value}" for name, value in _SETTINGS.items())
             shell = ("org.apache.hadoop.fs.FsShell", *settings)
-            lines = self._java(*shell, "-cat", f"{self._folder}/{_NAME}.*").splitlines()
+            return newest(self._java(*shell, "-cat", f"{self._folder}/{RECORDS}"))
         except _AbsentError:
             return None
-        found = [line.split(b" ", 2) for line in lines]
-        whole = [(int(words[0]), int(words[1]), words[2]) for words in found if _is_whole(words)]
-        return max(whole)[2] if whole else None
 
     def write(self, record: bytes) -> None:
         """Writes a record, of one line. It takes turns with two names: one of them is whole at any
@@ -146,6 +144,12 @@ class Attempt:
         once."""
         if os.getppid() == self._master:
             os.kill(self._master, signal.SIGKILL)
+
+    def nodes(self) -> str:
+        """YARN's list of the nodes that work, as `yarn node -list -showDetails` prints it.
+        UnavailableError if YARN does not tell."""
+        words = ("org.apache.hadoop.yarn.client.cli.NodeCLI", "-list", "-showDetails")
+        return self._java(*words).decode(errors="replace")
 
     def _make_calls(self, form: str, **parts: str) -> None:
         try:
@@ -176,6 +180,14 @@ class Attempt:
                 raise _AbsentError(f"{words[-1]} is not there")
             raise UnavailableError(told[-1] if told else f"exit code {done.returncode}")
         return done.stdout
+
+
+def newest(records: bytes) -> bytes | None:
+    """The newest of all records that the masters of an application have left; None if none is
+    whole."""
+    found = [line.split(b" ", 2) for line in records.splitlines()]
+    whole = [(int(words[0]), int(words[1]), words[2]) for words in found if _is_whole(words)]
+    return max(whole)[2] if whole else None
 
 
 def _is_whole(words: Sequence[bytes]) -> bool:

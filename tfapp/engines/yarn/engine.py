@@ -194,6 +194,11 @@ class YarnEngine(BaseEngine[YarnReport, YarnRun]):
             return dataclasses.replace(last, waits=NO_ANSWER)
         return self._found
 
+    def connect(self, name: str) -> Connection:
+        """See Engine.connect. The master that takes the place of a lost one is waited for."""
+        self._run(name).await_master()
+        return super().connect(name)
+
     def logs(self, name: str, run: int | None = None) -> tuple[LogFile, ...]:
         application = self._looked_at.get((name, run))
         growing = self._logs.growing(application) if application else None

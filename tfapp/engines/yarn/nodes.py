@@ -1,14 +1,17 @@
-"""The reasons in YARN's exit messages, what a container waits for, and the addresses of logs on
-nodes. With `attempts` the only module of this package that is shipped to containers: the
-coordinator uses it (tfapp.coordinator.nodes)."""
+"""The reasons in YARN's exit messages, what a container waits for, whether any node could hold it,
+and the addresses of logs on nodes. With `attempts` the only module of this package that is shipped
+to containers: the coordinator uses it (tfapp.coordinator.nodes)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import IO
 
+from tfapp.contract.job import Job, Resources
 from tfapp.contract.names import GRANTED, QUEUE
 from tfapp.engines.yarn.attempts import Attempt
+from tfapp.errors import UnavailableError
 from tfapp.frozen import frozen
 
 LEADS_TO_PAGES = True  # the master leads browsers to the coordinator's page
@@ -29,6 +32,24 @@ _REASONS = {
     "memory used": "memory",
     "exceeding memory limits": "memory",
 }
+
+# The first line of YARN's list of nodes, and those of a node: its address, what it has in all, its
+# labels.
+_LIST = re.compile(r"^Total Nodes:\d", re.MULTILINE)
+_NODE = re.compile(r"^ *(\S+):\d+\s+RUNNING\s", re.MULTILINE)
+_HAS = re.compile(r"Configured Resources : <memory:(\d+), vCores:\d+(?:.*yarn\.io/gpu: (\d+))?")
+_LABELS = re.compile(r"Node-Labels :[ \t]*(.*)")
+
+
+@frozen
+class Node:
+    """A node that works, and what it has in all, but for vcores: by default the capacity scheduler
+    does not count them. `memory` in MiB."""
+
+    host: str
+    memory: int
+    gpus: int
+    labels: frozenset[str]
 
 
 @frozen
@@ -56,6 +77,46 @@ def waits(state: str, queue: str) -> tuple[str, str]:
 def attempt(environ: Mapping[str, str], class_path: str) -> Attempt:
     """The attempt of the application in whose master's container this process runs."""
     return Attempt(environ, class_path)
+
+
+def unfit(job: Job, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The components of which no node that works could ever hold a container, each with the words
+    of why. UnavailableError if YARN does not tell."""
+    nodes = read_nodes(Attempt(environ, job.class_path).nodes())
+    found = {c.name: why_unfit(c.container, nodes) for c in job.components}
+    return {name: words for name, words in found.items() if words}
+
+
+def read_nodes(listed: str) -> Sequence[Node]:
+    """The nodes of YARN's list. UnavailableError if it is none."""
+    if not _LIST.search(listed):
+        raise UnavailableError("YARN has not listed its nodes")
+    _, *parts = _NODE.split(listed)
+    nodes = []
+    for host, told in zip(parts[::2], parts[1::2]):
+        has, labels = _HAS.search(told), _LABELS.search(told)
+        if has:
+            memory, gpus = (int(number or 0) for number in has.groups())
+            names = frozenset(labels[1].split(",")) - {""} if labels else frozenset()
+            nodes.append(Node(host, memory, gpus, names))
+    return nodes
+
+
+def why_unfit(wanted: Resources, nodes: Sequence[Node]) -> str:
+    """Why none of `nodes` could ever hold such a container; "" if one could. Without a label of its
+    own it may be on any node: the queue may have a default, and not every label is exclusive."""
+    if wanted.label:
+        nodes = [node for node in nodes if wanted.label in node.labels]
+        if not nodes:
+            return f"no node that works has the label {wanted.label!r}"
+    if wanted.nodes and not wanted.racks and not wanted.relax_locality:
+        nodes = [node for node in nodes if node.host in wanted.nodes]
+        if not nodes:
+            return f"none of the nodes works that it names: {', '.join(wanted.nodes)}"
+    if any(wanted.memory <= node.memory and wanted.gpus <= node.gpus for node in nodes):
+        return ""
+    size = f"{wanted.memory} MiB" + (f" and {wanted.gpus} GPUs" if wanted.gpus else "")
+    return f"no node that works{f' of label {wanted.label!r}' if wanted.label else ''} has {size}"
 
 
 def log_path(container: str, file: str, last: int) -> str:

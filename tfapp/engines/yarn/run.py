@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,9 +18,11 @@ from tfapp.contract.names import (
     page_route,
 )
 from tfapp.contract.status import ApplicationStatus, parse_diagnostics
+from tfapp.engines import refusals
 from tfapp.engines.base import Application, Link
-from tfapp.engines.client import Address, Run
+from tfapp.engines.client import Address, Run, happens
 from tfapp.engines.yarn import hadoop_fs, verdict
+from tfapp.engines.yarn.attempts import RECORDS, newest
 from tfapp.engines.yarn.cluster import FORGOTTEN, YarnCluster, YarnReport, forgotten
 from tfapp.engines.yarn.layout import YarnCredentials, YarnRunFolder
 from tfapp.engines.yarn.logs import YarnLogs
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 
 PATIENCE = 5.0  # seconds that an application may wait for its master without a word of why
 KILL_LIMIT = 30.0  # seconds for YARN to end an application
+NEXT_LIMIT = 120.0  # seconds for YARN to start another master, and for that one to serve
+RECORD_LIMIT = 10.0  # seconds to read what the coordinator has recorded
 
 _PEM = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----\n?", re.DOTALL)
 
@@ -160,9 +165,12 @@ class YarnRun(Run):
         report = self.report
         self._logs.close(report.id)
         known = report.state == FORGOTTEN or report.outage
+        silent = parse_diagnostics(report.diagnostics) is None
         noted = self._register.end_of(report)
-        status = noted if known else None
+        status = noted if known or silent else None
         if status is None:
+            if silent:
+                self._published = self._published or self._recorded()
             if not report.outage:
                 self._register.clean_up(report)
             last_known = self._published or self.accepted
@@ -171,6 +179,20 @@ class YarnRun(Run):
             status = verdict.ended(report, last_known, cause, asked)
             self._register.note_end(report, status)
         return status
+
+    def _recorded(self) -> ApplicationStatus | None:
+        """What the coordinator has recorded for the next master; None where there is nothing, or it
+        cannot be read. Takes one Java program. What ends a run deletes it, and the credentials."""
+        if not self._folder.certificate.exists():
+            return None
+        place = f"{STAGING.format(application=self.report.id)}/{RECORDS}"
+        with contextlib.suppress(UnavailableError, refusals.DamagedError):
+            found = newest(hadoop_fs.run(self._environ, ["-cat", place], RECORD_LIMIT).out)
+            if found is not None:
+                return refusals.undamaged(
+                    lambda: ApplicationStatus.from_dict(json.loads(found)), place, "It is no record"
+                )
+        return None
 
     def _cause(self) -> Iterator[str]:
         """Why its coordinator could not be started, from its log, if so."""
@@ -182,6 +204,24 @@ class YarnRun(Run):
                     if line.startswith(CANNOT_START):
                         yield line[len(CANNOT_START) :]
                         return
+
+    def await_master(self) -> None:
+        """Waits for the master that takes the place of a lost one, for NEXT_LIMIT at most. Returns
+        at once while the run waits for its first one."""
+        lost = self.report.address
+        if self.ended or self.report.outage:
+            return
+        if lost:
+            with contextlib.suppress(UnreachableError):
+                self.client.status()
+                return
+        elif self._recorded() is None:
+            return
+
+        def has_come() -> bool:
+            return self._has_ended() or self.report.address not in ("", lost)
+
+        happens(has_come, NEXT_LIMIT, self.wait_every)
 
     # -- for its client --
     def address(self) -> Address:
@@ -205,6 +245,7 @@ class YarnRun(Run):
         super().stop(message, force, timeout)
 
     def kill(self) -> None:
+        self._published = self._published or self._recorded()
         self._cluster.kill(self.report.id)
         self.wait_for_end(KILL_LIMIT)
 

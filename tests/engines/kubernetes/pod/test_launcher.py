@@ -413,26 +413,6 @@ def test_its_instance_waits_while_a_runner_that_was_not_heard_may_live_by_the_wi
     assert set(told.words) == {SILENT}
 
 
-def test_nobody_is_told_of_an_end_once_the_pod_of_the_master_ends(server):
-    """Others may end with it, which are no losses."""
-    other = dataclasses.replace(TASK, id="container_1_0002_01_000003", name="w_1", instance="w/1")
-
-    async def story(launcher, files, told):
-        await begun(server, files)
-        server.change(POD, "Succeeded")
-        running = asyncio.ensure_future(launcher.run(other, told))
-        await asyncio.to_thread(server.await_object, "Pod/tfapp-a-2-w-1")
-        await until(lambda: not launcher._pods.get(POD))
-        launcher.leave()
-        server.change("tfapp-a-2-w-1", "Failed", containerStatuses=[main(143)])
-        await until(lambda: not launcher._pods)
-        await asyncio.sleep(0)
-        assert not running.done()
-        running.cancel()
-
-    play(server, story)
-
-
 class TestKill:
     """A container that is ended keeps its pod and its log where it has any."""
 

@@ -30,10 +30,10 @@ from tfapp.contract.names import (
     FAILED,
     JOB_FILE,
     KEY_KEPT,
+    KEY_LEAVES,
     KEY_LOST,
     KEY_SAVED,
     KEY_STATUS,
-    KEY_SUSPEND,
     SUCCEEDED,
     SUSPENDED,
 )
@@ -457,6 +457,22 @@ def test_a_master_that_was_taken_for_lost_can_do_nothing(server, place):
     assert (code, server.objects[RECORD]["data"]) == (1, data)
 
 
+def test_nobody_counts_losses_while_the_master_asks_why_it_ends(server, place):
+    """Its coordinator knows at once that it leaves, before the others whose end would be one."""
+    server.put("Job/tfapp-a-1", job())
+
+    def story(now):
+        until(lambda: now().state and now().state.address)
+        with connect(now().state.address, CERTIFICATE, KEY) as connection:
+            os.kill(os.getpid(), signal.SIGTERM)
+            until(lambda: connection.get(KEY_LEAVES) == encode([9.0, False]))
+        server.put("Job/tfapp-a-1", job(suspend=True))
+
+    assert serve(server, place(FOREVER), story)[0] == 1
+    left = read_run(server.objects[RECORD]["data"], 1)
+    assert (left.ending, left.status.state) == (None, SUSPENDED)
+
+
 @pytest.mark.parametrize("answers", [True, False])
 def test_programs_save_before_their_job_is_suspended(server, place, monkeypatch, answers):
     """The coordinator says when they have, if it lives; what it has published is kept."""
@@ -472,7 +488,7 @@ def test_programs_save_before_their_job_is_suspended(server, place, monkeypatch,
             connection.put(KEY_STATUS, record.text(saves).encode())
             os.kill(os.getpid(), signal.SIGTERM)
             if answers:
-                until(lambda: connection.get(KEY_SUSPEND) is not None)
+                until(lambda: connection.get(KEY_LEAVES) == encode([9.0, True]))
                 assert is_alive(script)
                 known = dataclasses.replace(saves, timeline=(Moment(2.0, "saved", SAVES),))
                 connection.put(KEY_STATUS, record.text(known).encode())

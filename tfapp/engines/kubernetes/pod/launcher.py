@@ -244,8 +244,6 @@ class PodLauncher:
                     await in_thread(self._checked, lambda: release(self._api, pod.seen))
             if pod.began and (ended.reason == "node-lost" or not endings.is_told(pod.seen)):
                 self._out_of_sight[task.instance] = time.monotonic()
-            if self._leaving:
-                await self._loop.create_future()  # nobody is told: `close` follows
             return ended
 
     def knows(self, id: str) -> bool:
@@ -268,8 +266,7 @@ class PodLauncher:
         await self._script.kill(id)
 
     def leave(self) -> None:
-        """Tells of no end any more. The pod of this master is being ended, so others may end those
-        of its containers: nobody may count them as losses."""
+        """Tells nobody of the end of the master script any more, and starts no other."""
         self._leaving = True
 
     async def close(self) -> None:

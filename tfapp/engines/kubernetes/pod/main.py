@@ -457,15 +457,7 @@ class PodMaster:
             if shipped.keeps:
                 tasks.append(asyncio.ensure_future(_lasts(record, shipped.attempts)))
 
-            def end(state: str, why: str) -> None:
-                if state != FAILED:
-                    launcher.grace = limits.stop_grace
-                if state == SUSPENDED:
-                    tasks.append(asyncio.ensure_future(master.suspend(why, limits.stop_grace)))
-                else:
-                    master.end(state, why)
-
-            terminated.tell(launcher.leave, end)
+            tasks.append(_ends_with_its_pod(terminated, master, launcher, limits.stop_grace))
             # Pods that are about to begin may not hear that nobody knows them.
             try:
                 over = await master.serve(lambda address: files.begin() if goes_on else None)
@@ -542,6 +534,29 @@ class Termination:
 
     async def _get(self, kind: str, name: str) -> dict[str, Any] | None:
         return await asyncio.wait_for(in_thread(self._api.get, kind, name), OWN_POD_LIMIT)
+
+
+def _ends_with_its_pod(
+    terminated: Termination, master: Master, launcher: PodLauncher, grace: float
+) -> asyncio.Future[None]:
+    """Has the master end as its pod is terminated. Cancel what is returned in the end."""
+    ended: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
+
+    def begins() -> None:  # others end with this pod, which are no losses
+        launcher.leave()
+        master.leaves()
+
+    async def end() -> None:
+        state, why = await ended
+        if state != FAILED:
+            launcher.grace = grace
+        if state == SUSPENDED:
+            await master.suspend(why, grace)
+        else:
+            master.end(state, why)
+
+    terminated.tell(begins, lambda *how: ended.set_result(how))
+    return asyncio.ensure_future(end())
 
 
 def _state_after(job: Mapping[str, Any] | None) -> str | None:
