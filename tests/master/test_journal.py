@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tfapp.contract.names import KEY_BACK
+from tfapp.contract.names import KEY_BACK, KEY_LEAVES
 from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.credentials import new_credentials
 from tfapp.master import journal as journals
@@ -142,6 +142,16 @@ def test_a_death_after_any_record(master, tmp_path, monkeypatch):
             if dice.random() < 0.1:  # it is the one that lives on
                 (tmp_path / "journal").write_bytes(torn)
                 live = master(tmp_path / "journal", Kept.of(replay(torn)))
+
+
+def test_the_next_one_does_not_leave(master, tmp_path):
+    """Else its coordinator would decide nothing, if it had not heard of it before."""
+    path, said = tmp_path / "journal", Get(KeyRange(KEY_LEAVES, KEY_LEAVES + "\0"))
+    first = master(path)
+    first.leaves()
+    assert first._store.apply(said)
+    for _ in range(2):
+        assert not master(path, Kept.of(replay(path.read_bytes())))._store.apply(said)
 
 
 def test_a_batch_holds_as_a_whole_or_not_at_all(tmp_path):

@@ -60,7 +60,15 @@ from tfapp.master.lifecycle import (
 from tfapp.master.messages import read_rules
 from tfapp.master.parent import AGAIN
 from tfapp.master.service import AppMaster, MasterPages, Page
-from tfapp.master.store import PUT, KeyValueStore, Owner, StoreEntry, StorePut
+from tfapp.master.store import (
+    PUT,
+    Delete,
+    KeyRange,
+    KeyValueStore,
+    Owner,
+    StoreEntry,
+    StorePut,
+)
 from tfapp.master.watches import Watches
 from tfapp.protocol.definition import handler, messages
 from tfapp.threads import in_thread
@@ -183,6 +191,7 @@ class Master:
         numbers = [int(c.engine_id.rpartition("_")[2]) for c in kept.containers if c.engine_id]
         self._driver = kept.driver
         self._numbers = itertools.count(max(*numbers, kept.driver[1], 1) + 1)
+        self._store.apply(Delete(KeyRange(KEY_LEAVES, KEY_LEAVES + "\0")))  # this one does not
         self._store.apply(StorePut(KEY_BACK, encode(self._clock())))
         if kept.end is not None:
             driver = kept.end["driver"]
