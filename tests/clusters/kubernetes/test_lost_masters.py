@@ -15,17 +15,23 @@ from kubernetes_cluster.api import MERGE
 
 from tests.clusters.kubernetes.command import FRUGAL, OnKubernetes, seeing
 from tests.clusters.kubernetes.namespace import wait_for
+from tests.clusters.kubernetes.test_disturbances import library, with_tfapp
+from tests.clusters.kubernetes.test_training import flags
 from tests.clusters.yarn import programs
+from tests.end_to_end.command_line import LIMIT, PLAIN_PACKAGE
+from tests.end_to_end.test_deaths import BACK
+from tests.end_to_end.test_saving import IN_STEP, trained
 from tfapp.engines.kubernetes.api import KubernetesCluster
 from tfapp.engines.kubernetes.pod import names
 from tfapp.engines.kubernetes.verdict import is_being_deleted, is_of_master
 from tfapp.errors import TfappError
 from tfapp.processes import Process, environment, is_alive, send, stat, with_environment
+from tfapp.runner.container import SAVE_FILE
+from tfapp.shipped import app_packages_dir, schemas_dir
 
 pytestmark = pytest.mark.weekly
 
 NAME = "app"
-BACK = "the application's master was lost and is back; the programs went on"
 # Each pod waits until it is let go.
 HELD = """
 apiVersion: v1
@@ -48,9 +54,18 @@ class Life:
         self.api = tfapp.namespace.api
 
     def begin(self, workers: int, *flags: object, program: str = programs.GOES_ON) -> None:
+        with self.beginning(workers, *flags, program=program):
+            pass
+
+    @contextlib.contextmanager
+    def beginning(self, workers: int, *flags: object, program: str) -> Iterator[None]:
+        """While the command sends what it has to."""
         script = self.tfapp.program(program)
         words = ("run", script, "--name", NAME, "-w", workers, *FRUGAL, *seeing(self.tfapp.work))
-        self.tfapp.ok(*words, *flags, "--detach")
+        with self.tfapp.start(*words, *flags, "--detach") as command:
+            yield
+            _, problems = command.communicate(timeout=LIMIT)
+        assert command.returncode == 0, problems
 
     def runs(self, workers: int, *flags: object, program: str = programs.GOES_ON) -> None:
         self.begin(workers, *flags, program=program)
@@ -79,12 +94,28 @@ class Life:
         pods = self.tfapp.pods(NAME).items()
         return {instance: pod["metadata"]["uid"] for instance, pod in pods if instance}
 
+    def master(self) -> Process:
+        found = master_in(self.pod(""))
+        assert found is not None
+        return found
+
+    def has(self, instance: str, file: str) -> bool:
+        """Whether its pod has such a file, in the folder of its container."""
+        pods = f"node*/lib/kubelet/pods/{self.uids().get(instance)}"
+        work = f"{pods}/volumes/kubernetes.io~empty-dir/tfapp-work/*"
+        return any(self.cluster.folder.glob(f"{work}/{file}"))
+
     def lose(self, *instances: str) -> None:
         for name in [self.pod(instance) for instance in instances]:
             self.tfapp.delete("pods", name)
 
     def is_back(self) -> None:
         wait_for(lambda: BACK in self.tfapp.asks("diagnostics", NAME), "another master")
+
+    def backoff_limit(self) -> int:
+        """Of its Job."""
+        path = f"/apis/batch/v1/namespaces/{self.tfapp.namespace.name}/jobs/tfapp-{NAME}-1"
+        return int(self.api.call("GET", path)["spec"]["backoffLimit"])
 
     def epoch(self) -> int:
         """The number of pods in which a master has claimed the run."""
@@ -188,6 +219,28 @@ def lost_with_a_worker(app: Life) -> Lived:
     return Lived(kept, generation=2, losses=1)
 
 
+def lost_again_after_it_has_lasted(app: Life) -> Lived:
+    """The loss of before counts no more for the Job, which may see one."""
+    place = library(app.tfapp.work)
+    for folder in (schemas_dir(), app_packages_dir()):
+        (place / folder.name).symlink_to(folder)
+    parent = place / "tfapp" / "master" / "parent.py"
+    text = parent.read_text()
+    assert "\nAGAIN = 600.0" in text
+    parent.write_text(text.replace("\nAGAIN = 600.0", "\nAGAIN = 20.0"))
+    with pytest.MonkeyPatch.context() as shortly:
+        shortly.setenv("PYTHONPATH", str(place))
+        app.runs(1, "--option", "site.global.master.attempts", 2)
+    kept = app.uids()
+    assert app.backoff_limit() == 1
+    app.lose("")
+    app.is_back()
+    wait_for(lambda: app.backoff_limit() == 2, "a higher limit")
+    app.lose("")
+    wait_for(lambda: app.tfapp.asks("diagnostics", NAME).count(BACK) == 2, "another master")
+    return Lived(kept, masters=3)
+
+
 def out_of_memory(app: Life) -> Lived:
     """The kernel ends one process after the other, or all at once."""
     app.runs(1)
@@ -204,9 +257,7 @@ def out_of_memory(app: Life) -> Lived:
 def killed_without_an_api_server(app: Life) -> Lived:
     """For longer than a runner is patient that has no master."""
     app.runs(1)
-    name = app.pod("")
-    before = master_in(name)
-    assert before is not None
+    name, before = app.pod(""), app.master()
     with app.is_alone():
         send(before, signal.SIGKILL)
         wait_for(lambda: master_in(name) not in (None, before), "another master")
@@ -275,6 +326,7 @@ HAPPENS: tuple[Callable[[Life], Lived], ...] = (
     lost_while_flexing,
     lost_before_it_is_asked_to_flex,
     lost_with_a_worker,
+    lost_again_after_it_has_lasted,
     out_of_memory,
     killed_without_an_api_server,
     hangs_for_a_minute,
@@ -312,9 +364,7 @@ def test_lost_while_it_stops(tfapp, when):
     if when == "before it is asked":
         app.lose("")
     elif when == "as it hangs":
-        master = master_in(app.pod(""))
-        assert master is not None
-        send(master, signal.SIGSTOP)
+        send(app.master(), signal.SIGSTOP)
     with tfapp.start("stop", NAME) as stopping:
         if when == "while programs end":
             wait_for(lambda: tfapp.status(NAME)["status"]["state"] == "STOPPING", "STOPPING")
@@ -325,6 +375,46 @@ def test_lost_while_it_stops(tfapp, when):
     assert (ended["state"], ended["generation"], ended["losses"]) == ("KILLED", 1, 0), problems
     assert "has saved" in tfapp.asks("logs", NAME, "worker/0"), problems
     assert app.uids() == before
+    tfapp.left()
+
+
+@pytest.mark.parametrize("what", ["its process", "its pod"])
+def test_lost_while_programs_save(tfapp, what):
+    """Between that they are asked and that all have saved: they do so at one step, what was planned
+    follows, and nothing is charged."""
+    attempts = ("--option", "site.global.master.attempts", 9)
+    program = with_tfapp(tfapp.work, IN_STEP)
+    training = trained(tfapp, tfapp.work, program, PLAIN_PACKAGE, *flags(tfapp.work), *attempts)
+    app, steps = Life(tfapp), [0]
+
+    def lose() -> None:
+        send(app.master(), signal.SIGKILL) if what == "its process" else app.lose("")
+
+    def is_asked() -> None:
+        """Worker 1 does not hear of it for two seconds."""
+        wait_for(lambda: app.has("worker-0", f"*/{SAVE_FILE}"), "a request to save")
+
+    training.begins(steps, steps)
+    for number, size in ((1, "+1"), (2, "-1")):
+        training.announced()
+        with tfapp.start("flex", NAME, "--component", "worker", size) as flexing:
+            training.saves(number) if number == 2 else is_asked()
+            lose()
+            _, problems = flexing.communicate(timeout=LIMIT)
+        assert flexing.returncode == 0, problems
+        steps = [*steps, training.saved(number)]
+        training.begins(steps, steps)
+    status = training.status()
+    assert (status["generation"], status["restarts"], status["losses"]) == (3, 0, 0)
+    training.announced()
+    with tfapp.start("stop", NAME) as stopping:
+        is_asked()
+        lose()
+        _, problems = stopping.communicate(timeout=LIMIT)
+    assert stopping.returncode == 0, problems
+    training.saved(3)
+    assert training.status()["state"] == "KILLED"
+    assert training.told().count(BACK) == 3
     tfapp.left()
 
 
