@@ -4,6 +4,8 @@ may be lost then. Programs go on wherever docs/failures.md says so."""
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
 import re
 import signal
 import time
@@ -19,8 +21,9 @@ from tests.clusters.kubernetes.test_disturbances import library, with_tfapp
 from tests.clusters.kubernetes.test_training import flags
 from tests.clusters.yarn import programs
 from tests.end_to_end.command_line import LIMIT, PLAIN_PACKAGE
-from tests.end_to_end.test_deaths import BACK
+from tests.end_to_end.test_deaths import BACK, HAS_FILES
 from tests.end_to_end.test_saving import IN_STEP, trained
+from tests.waiting import wait
 from tfapp.engines.kubernetes.api import KubernetesCluster
 from tfapp.engines.kubernetes.pod import names
 from tfapp.engines.kubernetes.verdict import is_being_deleted, is_of_master
@@ -265,6 +268,28 @@ def killed_without_an_api_server(app: Life) -> Lived:
     return Lived(app.uids(), masters=1)
 
 
+def killed_while_pods_fetch_files(app: Life) -> Lived:
+    """The next one gives all of them to these pods, and to one that joins."""
+    work = app.tfapp.work
+    (work / "small").mkdir()
+    for number in range(3000):
+        (work / "small" / str(number)).write_text(str(number))
+    (work / "large").write_bytes(os.urandom(200 << 20))
+    flags = ("--files", work / "large", "--files", work / "small")
+    with app.beginning(2, *flags, program=HAS_FILES):
+        wait(lambda: app.has("worker-0", "files.packed.partial"), "no file", LIMIT, every=0.01)
+        send(app.master(), signal.SIGKILL)
+    app.is_back()
+    app.tfapp.forms(NAME, 1)
+    kept = app.uids()
+    app.tfapp.ok("flex", NAME, "--component", "worker", "+1")
+    app.tfapp.forms(NAME, 2)
+    for worker in range(3):
+        log = functools.partial(app.tfapp.asks, "logs", NAME, f"worker/{worker}")
+        wait_for(lambda log=log: "at work" in log(), f"files of worker/{worker}")
+    return Lived(kept, generation=2, masters=1)
+
+
 def hangs_for_a_minute(app: Life) -> Lived:
     app.runs(1)
     with app.hangs():
@@ -329,6 +354,7 @@ HAPPENS: tuple[Callable[[Life], Lived], ...] = (
     lost_again_after_it_has_lasted,
     out_of_memory,
     killed_without_an_api_server,
+    killed_while_pods_fetch_files,
     hangs_for_a_minute,
     hangs_without_an_api_server,
     hangs_until_another_one_has_its_place,
