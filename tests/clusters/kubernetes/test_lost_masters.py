@@ -331,6 +331,15 @@ def hangs_until_another_one_has_its_place(app: Life) -> Lived:
     return Lived(kept)
 
 
+def hangs_for_good(app: Life) -> Lived:
+    """Its node answers: the probe of its pod fails."""
+    app.runs(1)
+    kept = app.uids()
+    with app.hangs():
+        app.is_back()
+    return Lived(kept)
+
+
 @contextlib.contextmanager
 def cordoned(app: Life, node: str) -> Iterator[None]:
     """No pod is put there."""
@@ -358,6 +367,7 @@ HAPPENS: tuple[Callable[[Life], Lived], ...] = (
     hangs_for_a_minute,
     hangs_without_an_api_server,
     hangs_until_another_one_has_its_place,
+    hangs_for_good,
 )
 
 
