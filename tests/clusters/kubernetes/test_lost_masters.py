@@ -4,10 +4,11 @@ may be lost then. Programs go on wherever docs/failures.md says so."""
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import re
+import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from kubernetes_cluster.api import MERGE
 
 from tests.clusters.kubernetes.command import FRUGAL, OnKubernetes, seeing
 from tests.clusters.kubernetes.namespace import wait_for
-from tests.clusters.kubernetes.test_disturbances import library, with_tfapp
+from tests.clusters.kubernetes.test_disturbances import HALF, library, with_tfapp
 from tests.clusters.kubernetes.test_training import flags
 from tests.clusters.yarn import programs
 from tests.end_to_end.command_line import LIMIT, PLAIN_PACKAGE
@@ -97,6 +98,10 @@ class Life:
         pods = self.tfapp.pods(NAME).items()
         return {instance: pod["metadata"]["uid"] for instance, pod in pods if instance}
 
+    def log(self, instance: str) -> str:
+        """By a process of its own: in this one threads would follow it for a while."""
+        return self.tfapp("logs", NAME, instance).out
+
     def master(self) -> Process:
         found = master_in(self.pod(""))
         assert found is not None
@@ -111,6 +116,38 @@ class Life:
     def lose(self, *instances: str) -> None:
         for name in [self.pod(instance) for instance in instances]:
             self.tfapp.delete("pods", name)
+
+    def spreads(self, *flags: object) -> None:
+        """Two workers run that save when they are asked, on a node each."""
+        work, alone = self.tfapp.work, ("--resopt", "yarn.memory", HALF)
+        prefix = ("--option", "site.global.user.checkpoint.prefix", work / "checkpoints")
+        self.runs(2, *alone, *prefix, *flags, program=with_tfapp(work, IN_STEP))
+        takes_part = lambda: self.tfapp.status(NAME)["status"]["stop_grace"] > 30  # noqa: E731
+        wait_for(takes_part, "programs that save")
+
+    def node(self, instance: str) -> str:
+        return self.tfapp.pods(NAME)[instance]["spec"]["nodeName"]
+
+    def drain(self, node: str, seconds: int) -> str:
+        """As a person does who waits so long. Returns what kubectl could not do."""
+        if shutil.which("kubectl") is None:
+            pytest.skip("this machine has no kubectl")
+        limit, mine = f"--timeout={seconds}s", f"--pod-selector=tfapp/application={NAME}"
+        drain = ("kubectl", "drain", node, "--delete-emptydir-data", limit, mine)
+        environ = {**os.environ, **self.cluster.variables()}
+        try:
+            done = subprocess.run(drain, env=environ, capture_output=True, text=True)
+        finally:
+            subprocess.run(("kubectl", "uncordon", node), env=environ, check=True)
+        return done.stderr if done.returncode else ""
+
+    def goes_on_where_all_saved(self) -> None:
+        self.tfapp.forms(NAME, 2)
+        told = self.tfapp.asks("diagnostics", NAME)
+        (step,) = re.findall(r"worker/0, worker/1 have saved at step (\d+) before the stop", told)
+        for worker in ("worker/0", "worker/1"):
+            begins = lambda one=worker: f"goes on at step {step}\n" in self.log(one)  # noqa: E731
+            wait_for(begins, f"step {step} of {worker}")
 
     def is_back(self) -> None:
         wait_for(lambda: BACK in self.tfapp.asks("diagnostics", NAME), "another master")
@@ -284,9 +321,8 @@ def killed_while_pods_fetch_files(app: Life) -> Lived:
     kept = app.uids()
     app.tfapp.ok("flex", NAME, "--component", "worker", "+1")
     app.tfapp.forms(NAME, 2)
-    for worker in range(3):
-        log = functools.partial(app.tfapp.asks, "logs", NAME, f"worker/{worker}")
-        wait_for(lambda log=log: "at work" in log(), f"files of worker/{worker}")
+    for worker in ("worker/0", "worker/1", "worker/2"):
+        wait_for(lambda one=worker: "at work" in app.log(one), f"files of {worker}")
     return Lived(kept, generation=2, masters=1)
 
 
@@ -340,6 +376,33 @@ def hangs_for_good(app: Life) -> Lived:
     return Lived(kept)
 
 
+def its_node_is_drained(app: Life) -> Lived:
+    """With the worker there, whose loss is the only one."""
+    app.spreads()
+    kept, node = app.uids(), app.node("")
+    del kept[next(worker for worker in kept if app.node(worker) == node)]
+    assert app.drain(node, 240) == ""
+    app.goes_on_where_all_saved()
+    return Lived(kept, generation=2, losses=1)
+
+
+def the_node_of_a_worker_is_drained(app: Life) -> Lived:
+    app.spreads()
+    kept, node = app.uids(), app.node("")
+    (there,) = (worker for worker in kept if app.node(worker) != node)
+    del kept[there]
+    assert app.drain(app.node(there), 240) == ""
+    app.goes_on_where_all_saved()
+    return Lived(kept, generation=2, losses=1, masters=1, told=False)
+
+
+def its_node_is_drained_whose_worker_has_to_stay(app: Life) -> Lived:
+    app.spreads("--option", "site.global.kubernetes.min.available", 2)
+    kept = app.uids()
+    assert "violate the pod's disruption budget" in app.drain(app.node(""), 40)
+    return Lived(kept)
+
+
 @contextlib.contextmanager
 def cordoned(app: Life, node: str) -> Iterator[None]:
     """No pod is put there."""
@@ -368,6 +431,9 @@ HAPPENS: tuple[Callable[[Life], Lived], ...] = (
     hangs_without_an_api_server,
     hangs_until_another_one_has_its_place,
     hangs_for_good,
+    its_node_is_drained,
+    the_node_of_a_worker_is_drained,
+    its_node_is_drained_whose_worker_has_to_stay,
 )
 
 
@@ -415,13 +481,14 @@ def test_lost_while_it_stops(tfapp, when):
 
 
 @pytest.mark.parametrize("what", ["its process", "its pod"])
-def test_lost_while_programs_save(tfapp, what):
+def test_lost_while_programs_save(tfapp, monkeypatch, what):
     """Between that they are asked and that all have saved: they do so at one step, what was planned
     follows, and nothing is charged."""
     attempts = ("--option", "site.global.master.attempts", 9)
     program = with_tfapp(tfapp.work, IN_STEP)
     training = trained(tfapp, tfapp.work, program, PLAIN_PACKAGE, *flags(tfapp.work), *attempts)
     app, steps = Life(tfapp), [0]
+    monkeypatch.setattr(training, "log", app.log)
 
     def lose() -> None:
         send(app.master(), signal.SIGKILL) if what == "its process" else app.lose("")
