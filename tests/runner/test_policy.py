@@ -24,6 +24,7 @@ from tfapp.runner.events import (
     Leave,
     OrderGiven,
     Prepared,
+    Reached,
     Register,
     Report,
     Restart,
@@ -236,6 +237,24 @@ STARTED = [Register(1), Choose(Cluster(1, ())), Launch(PROGRAM)]
             [*STARTED, Stop()],
             policy.LEAVING,
             id="nobody asks to save: the coordinator is away, or ends",
+        ),
+        pytest.param(
+            (*RUNNING, 100, Terminated(3, 60), 120, Reached(), 134, Tick()),
+            STARTED,
+            policy.NOTICED,
+            id="another master has time to ask for that",
+        ),
+        pytest.param(
+            (*RUNNING, 100, Terminated(3, 60), 120, Reached(), 135, Tick()),
+            [*STARTED, Stop()],
+            policy.LEAVING,
+            id="it does not ask",
+        ),
+        pytest.param(
+            (*RUNNING, 100, Terminated(3, 60), 150, Reached(), 160, Tick()),
+            [*STARTED, Stop()],
+            policy.LEAVING,
+            id="another master has no longer than the container",
         ),
         pytest.param(
             (*RUNNING, 100, Terminated(3, 60), SaveAsked(), GenerationSeen(2)),

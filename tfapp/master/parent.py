@@ -29,6 +29,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tfapp.frozen import frozen, replace
@@ -72,14 +73,16 @@ class Child:
 
 class Parent:
     """`children`: the containers whose end is not written down yet. `held`: the names of what stays
-    open. `passes_on`: whether SIGTERM is for the master, after which no other one follows."""
+    open. `passes_on`: whether SIGTERM is for the master, after which no other one follows.
+    `question`: a file by which others ask whether this process lives: it deletes that at once."""
 
-    def __init__(self, passes_on: bool = False) -> None:
+    def __init__(self, passes_on: bool = False, question: Path | None = None) -> None:
         self.children: dict[str, Child] = {}
         self._running: dict[int, str] = {}  # pid -> id
         self._files: dict[str, int] = {}
         self._witness = Witness()
         self._passes_on = passes_on
+        self._question = question
         self._asked = self._passed = False  # to end: this process, the present master
         adopt_orphans()
         self._woken, waker = os.pipe()
@@ -153,6 +156,7 @@ class Parent:
             before = time.monotonic()
             served.wait(self._woken, *self._witness.files)
             self._witness.serve()
+            self._answer()
             if not served.talk():  # such as words that are no message
                 _kill(master)
             silent += min(time.monotonic() - before, _TICK)
@@ -168,6 +172,11 @@ class Parent:
                 self._witness.present = False
                 served.close()
                 return code
+
+    def _answer(self) -> None:
+        if self._question is not None:
+            with contextlib.suppress(OSError):
+                self._question.unlink()
 
     def _reap(self, master: int, served: _Served) -> int | None:
         """Waits for all children that have ended. Returns the code of the master if it has."""

@@ -111,6 +111,11 @@ class SaveAsked:
 
 
 @frozen
+class Reached:
+    """The master was away, and it, or another one, is there again."""
+
+
+@frozen
 class Tick:
     """Time has passed."""
 
@@ -129,6 +134,7 @@ Event = Union[
     Ended,
     Terminated,
     SaveAsked,
+    Reached,
     Tick,
 ]
 

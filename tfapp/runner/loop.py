@@ -123,6 +123,7 @@ class Runner:
                     watch.close()
                     watch = self._master.watch(self._happened)
                     self._catch_up(watch)
+                    self._happened.put(events.Reached())  # after what has come meanwhile
                 else:
                     self._decide(self._translate(item))
         finally:

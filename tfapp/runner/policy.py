@@ -50,6 +50,7 @@ BEAT_STATES = {
 }
 
 NOTICE_LIMIT = 5.0  # seconds until the coordinator has asked all programs to save
+BACK_LIMIT = 15.0  # seconds until that of a master has done so that was away
 HANG_LIMIT = 5.0  # seconds that a program that hangs is spared for stacks
 GANG_MARGIN = 60.0  # seconds after which a runner no longer expects the coordinator's own deadline
 
@@ -94,7 +95,7 @@ def step(state: RunnerState, event: events.Event, now: float) -> Decision:
         return state, ()
     if state.phase in (NOTICED, LEAVING):
         return _leaving(state, event, now)
-    if isinstance(event, events.SaveAsked):
+    if isinstance(event, (events.SaveAsked, events.Reached)):
         return state, ()
     if isinstance(event, events.Terminated):
         return _terminated(state, event, now)
@@ -265,6 +266,9 @@ def _noticed(state: RunnerState, event: events.Event, now: float) -> Decision:
     nobody waits for that."""
     if isinstance(event, events.SaveAsked) and not event.over:
         return dataclasses.replace(state, deadline=state.saved_by), ()
+    if isinstance(event, events.Reached):  # nobody could ask until then
+        later = max(state.deadline or 0.0, now + BACK_LIMIT)
+        return dataclasses.replace(state, deadline=min(state.saved_by, later)), ()
     newer = isinstance(event, events.GenerationSeen) and event.number > state.wanted
     late = isinstance(event, events.Tick) and state.deadline is not None and now >= state.deadline
     if newer or late or isinstance(event, (events.SaveAsked, events.OrderGiven)):

@@ -108,14 +108,22 @@ def evict(namespace: Namespace, pod: dict[str, Any]) -> None:
     namespace.api.call("POST", f"{namespace.path}/pods/{name}/eviction", body)
 
 
+def with_tfapp(folder: Path, program: str) -> str:
+    """The text of a program that finds tfapp, in a folder that pods see."""
+    return f"import sys\nsys.path.insert(0, {str(library(folder))!r})\n{program}"
+
+
+def library(folder: Path) -> Path:
+    """A folder that has tfapp."""
+    shutil.copytree(Path(package.__file__).parent, folder / "library" / "tfapp")
+    return folder / "library"
+
+
 @pytest.mark.weekly
 def test_all_save_before_a_pod_is_evicted_and_a_bad_node_is_avoided(tfapp, namespace):
     """No step is lost. The pod that follows two losses on a node is on the other one."""
-    library = tfapp.work / "library" / "tfapp"
-    shutil.copytree(Path(package.__file__).parent, library)
-    begins = f"import sys\nsys.path.insert(0, {str(library.parent)!r})\n"
     prefix = ("--option", "site.global.user.checkpoint.prefix", tfapp.work / "checkpoints")
-    tfapp.run(tfapp.program(begins + IN_STEP), "kept", "-w", 2, *prefix)
+    tfapp.run(tfapp.program(with_tfapp(tfapp.work, IN_STEP)), "kept", "-w", 2, *prefix)
     saves = "the programs take part"
     wait_for(lambda: tfapp.status("kept")["status"]["stop_grace"] > 30, saves)
     evict(namespace, tfapp.pods("kept")["worker-1"])

@@ -4,8 +4,11 @@ may be lost then. Programs go on wherever docs/failures.md says so."""
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
@@ -15,17 +18,24 @@ from kubernetes_cluster.api import MERGE
 
 from tests.clusters.kubernetes.command import FRUGAL, OnKubernetes, seeing
 from tests.clusters.kubernetes.namespace import wait_for
+from tests.clusters.kubernetes.test_disturbances import HALF, library, with_tfapp
+from tests.clusters.kubernetes.test_training import flags
 from tests.clusters.yarn import programs
+from tests.end_to_end.command_line import LIMIT, PLAIN_PACKAGE
+from tests.end_to_end.test_deaths import BACK, HAS_FILES
+from tests.end_to_end.test_saving import IN_STEP, trained
+from tests.waiting import wait
 from tfapp.engines.kubernetes.api import KubernetesCluster
 from tfapp.engines.kubernetes.pod import names
 from tfapp.engines.kubernetes.verdict import is_being_deleted, is_of_master
 from tfapp.errors import TfappError
 from tfapp.processes import Process, environment, is_alive, send, stat, with_environment
+from tfapp.runner.container import SAVE_FILE
+from tfapp.shipped import app_packages_dir, schemas_dir
 
 pytestmark = pytest.mark.weekly
 
 NAME = "app"
-BACK = "the application's master was lost and is back; the programs went on"
 # Each pod waits until it is let go.
 HELD = """
 apiVersion: v1
@@ -48,9 +58,18 @@ class Life:
         self.api = tfapp.namespace.api
 
     def begin(self, workers: int, *flags: object, program: str = programs.GOES_ON) -> None:
+        with self.beginning(workers, *flags, program=program):
+            pass
+
+    @contextlib.contextmanager
+    def beginning(self, workers: int, *flags: object, program: str) -> Iterator[None]:
+        """While the command sends what it has to."""
         script = self.tfapp.program(program)
         words = ("run", script, "--name", NAME, "-w", workers, *FRUGAL, *seeing(self.tfapp.work))
-        self.tfapp.ok(*words, *flags, "--detach")
+        with self.tfapp.start(*words, *flags, "--detach") as command:
+            yield
+            _, problems = command.communicate(timeout=LIMIT)
+        assert command.returncode == 0, problems
 
     def runs(self, workers: int, *flags: object, program: str = programs.GOES_ON) -> None:
         self.begin(workers, *flags, program=program)
@@ -79,12 +98,64 @@ class Life:
         pods = self.tfapp.pods(NAME).items()
         return {instance: pod["metadata"]["uid"] for instance, pod in pods if instance}
 
+    def log(self, instance: str) -> str:
+        """By a process of its own: in this one threads would follow it for a while."""
+        return self.tfapp("logs", NAME, instance).out
+
+    def master(self) -> Process:
+        found = master_in(self.pod(""))
+        assert found is not None
+        return found
+
+    def has(self, instance: str, file: str) -> bool:
+        """Whether its pod has such a file, in the folder of its container."""
+        pods = f"node*/lib/kubelet/pods/{self.uids().get(instance)}"
+        work = f"{pods}/volumes/kubernetes.io~empty-dir/tfapp-work/*"
+        return any(self.cluster.folder.glob(f"{work}/{file}"))
+
     def lose(self, *instances: str) -> None:
         for name in [self.pod(instance) for instance in instances]:
             self.tfapp.delete("pods", name)
 
+    def spreads(self, *flags: object) -> None:
+        """Two workers run that save when they are asked, on a node each."""
+        work, alone = self.tfapp.work, ("--resopt", "yarn.memory", HALF)
+        prefix = ("--option", "site.global.user.checkpoint.prefix", work / "checkpoints")
+        self.runs(2, *alone, *prefix, *flags, program=with_tfapp(work, IN_STEP))
+        takes_part = lambda: self.tfapp.status(NAME)["status"]["stop_grace"] > 30  # noqa: E731
+        wait_for(takes_part, "programs that save")
+
+    def node(self, instance: str) -> str:
+        return self.tfapp.pods(NAME)[instance]["spec"]["nodeName"]
+
+    def drain(self, node: str, seconds: int) -> str:
+        """As a person does who waits so long. Returns what kubectl could not do."""
+        if shutil.which("kubectl") is None:
+            pytest.skip("this machine has no kubectl")
+        limit, mine = f"--timeout={seconds}s", f"--pod-selector=tfapp/application={NAME}"
+        drain = ("kubectl", "drain", node, "--delete-emptydir-data", limit, mine)
+        environ = {**os.environ, **self.cluster.variables()}
+        try:
+            done = subprocess.run(drain, env=environ, capture_output=True, text=True)
+        finally:
+            subprocess.run(("kubectl", "uncordon", node), env=environ, check=True)
+        return done.stderr if done.returncode else ""
+
+    def goes_on_where_all_saved(self) -> None:
+        self.tfapp.forms(NAME, 2)
+        told = self.tfapp.asks("diagnostics", NAME)
+        (step,) = re.findall(r"worker/0, worker/1 have saved at step (\d+) before the stop", told)
+        for worker in ("worker/0", "worker/1"):
+            begins = lambda one=worker: f"goes on at step {step}\n" in self.log(one)  # noqa: E731
+            wait_for(begins, f"step {step} of {worker}")
+
     def is_back(self) -> None:
         wait_for(lambda: BACK in self.tfapp.asks("diagnostics", NAME), "another master")
+
+    def backoff_limit(self) -> int:
+        """Of its Job."""
+        path = f"/apis/batch/v1/namespaces/{self.tfapp.namespace.name}/jobs/tfapp-{NAME}-1"
+        return int(self.api.call("GET", path)["spec"]["backoffLimit"])
 
     def epoch(self) -> int:
         """The number of pods in which a master has claimed the run."""
@@ -188,6 +259,28 @@ def lost_with_a_worker(app: Life) -> Lived:
     return Lived(kept, generation=2, losses=1)
 
 
+def lost_again_after_it_has_lasted(app: Life) -> Lived:
+    """The loss of before counts no more for the Job, which may see one."""
+    place = library(app.tfapp.work)
+    for folder in (schemas_dir(), app_packages_dir()):
+        (place / folder.name).symlink_to(folder)
+    parent = place / "tfapp" / "master" / "parent.py"
+    text = parent.read_text()
+    assert "\nAGAIN = 600.0" in text
+    parent.write_text(text.replace("\nAGAIN = 600.0", "\nAGAIN = 20.0"))
+    with pytest.MonkeyPatch.context() as shortly:
+        shortly.setenv("PYTHONPATH", str(place))
+        app.runs(1, "--option", "site.global.master.attempts", 2)
+    kept = app.uids()
+    assert app.backoff_limit() == 1
+    app.lose("")
+    app.is_back()
+    wait_for(lambda: app.backoff_limit() == 2, "a higher limit")
+    app.lose("")
+    wait_for(lambda: app.tfapp.asks("diagnostics", NAME).count(BACK) == 2, "another master")
+    return Lived(kept, masters=3)
+
+
 def out_of_memory(app: Life) -> Lived:
     """The kernel ends one process after the other, or all at once."""
     app.runs(1)
@@ -204,14 +297,33 @@ def out_of_memory(app: Life) -> Lived:
 def killed_without_an_api_server(app: Life) -> Lived:
     """For longer than a runner is patient that has no master."""
     app.runs(1)
-    name = app.pod("")
-    before = master_in(name)
-    assert before is not None
+    name, before = app.pod(""), app.master()
     with app.is_alone():
         send(before, signal.SIGKILL)
         wait_for(lambda: master_in(name) not in (None, before), "another master")
         time.sleep(40)
     return Lived(app.uids(), masters=1)
+
+
+def killed_while_pods_fetch_files(app: Life) -> Lived:
+    """The next one gives all of them to these pods, and to one that joins."""
+    work = app.tfapp.work
+    (work / "small").mkdir()
+    for number in range(3000):
+        (work / "small" / str(number)).write_text(str(number))
+    (work / "large").write_bytes(os.urandom(200 << 20))
+    flags = ("--files", work / "large", "--files", work / "small")
+    with app.beginning(2, *flags, program=HAS_FILES):
+        wait(lambda: app.has("worker-0", "files.packed.partial"), "no file", LIMIT, every=0.01)
+        send(app.master(), signal.SIGKILL)
+    app.is_back()
+    app.tfapp.forms(NAME, 1)
+    kept = app.uids()
+    app.tfapp.ok("flex", NAME, "--component", "worker", "+1")
+    app.tfapp.forms(NAME, 2)
+    for worker in ("worker/0", "worker/1", "worker/2"):
+        wait_for(lambda one=worker: "at work" in app.log(one), f"files of {worker}")
+    return Lived(kept, generation=2, masters=1)
 
 
 def hangs_for_a_minute(app: Life) -> Lived:
@@ -255,6 +367,42 @@ def hangs_until_another_one_has_its_place(app: Life) -> Lived:
     return Lived(kept)
 
 
+def hangs_for_good(app: Life) -> Lived:
+    """Its node answers: the probe of its pod fails."""
+    app.runs(1)
+    kept = app.uids()
+    with app.hangs():
+        app.is_back()
+    return Lived(kept)
+
+
+def its_node_is_drained(app: Life) -> Lived:
+    """With the worker there, whose loss is the only one."""
+    app.spreads()
+    kept, node = app.uids(), app.node("")
+    del kept[next(worker for worker in kept if app.node(worker) == node)]
+    assert app.drain(node, 240) == ""
+    app.goes_on_where_all_saved()
+    return Lived(kept, generation=2, losses=1)
+
+
+def the_node_of_a_worker_is_drained(app: Life) -> Lived:
+    app.spreads()
+    kept, node = app.uids(), app.node("")
+    (there,) = (worker for worker in kept if app.node(worker) != node)
+    del kept[there]
+    assert app.drain(app.node(there), 240) == ""
+    app.goes_on_where_all_saved()
+    return Lived(kept, generation=2, losses=1, masters=1, told=False)
+
+
+def its_node_is_drained_whose_worker_has_to_stay(app: Life) -> Lived:
+    app.spreads("--option", "site.global.kubernetes.min.available", 2)
+    kept = app.uids()
+    assert "violate the pod's disruption budget" in app.drain(app.node(""), 40)
+    return Lived(kept)
+
+
 @contextlib.contextmanager
 def cordoned(app: Life, node: str) -> Iterator[None]:
     """No pod is put there."""
@@ -275,11 +423,17 @@ HAPPENS: tuple[Callable[[Life], Lived], ...] = (
     lost_while_flexing,
     lost_before_it_is_asked_to_flex,
     lost_with_a_worker,
+    lost_again_after_it_has_lasted,
     out_of_memory,
     killed_without_an_api_server,
+    killed_while_pods_fetch_files,
     hangs_for_a_minute,
     hangs_without_an_api_server,
     hangs_until_another_one_has_its_place,
+    hangs_for_good,
+    its_node_is_drained,
+    the_node_of_a_worker_is_drained,
+    its_node_is_drained_whose_worker_has_to_stay,
 )
 
 
@@ -312,9 +466,7 @@ def test_lost_while_it_stops(tfapp, when):
     if when == "before it is asked":
         app.lose("")
     elif when == "as it hangs":
-        master = master_in(app.pod(""))
-        assert master is not None
-        send(master, signal.SIGSTOP)
+        send(app.master(), signal.SIGSTOP)
     with tfapp.start("stop", NAME) as stopping:
         if when == "while programs end":
             wait_for(lambda: tfapp.status(NAME)["status"]["state"] == "STOPPING", "STOPPING")
@@ -325,6 +477,47 @@ def test_lost_while_it_stops(tfapp, when):
     assert (ended["state"], ended["generation"], ended["losses"]) == ("KILLED", 1, 0), problems
     assert "has saved" in tfapp.asks("logs", NAME, "worker/0"), problems
     assert app.uids() == before
+    tfapp.left()
+
+
+@pytest.mark.parametrize("what", ["its process", "its pod"])
+def test_lost_while_programs_save(tfapp, monkeypatch, what):
+    """Between that they are asked and that all have saved: they do so at one step, what was planned
+    follows, and nothing is charged."""
+    attempts = ("--option", "site.global.master.attempts", 9)
+    program = with_tfapp(tfapp.work, IN_STEP)
+    training = trained(tfapp, tfapp.work, program, PLAIN_PACKAGE, *flags(tfapp.work), *attempts)
+    app, steps = Life(tfapp), [0]
+    monkeypatch.setattr(training, "log", app.log)
+
+    def lose() -> None:
+        send(app.master(), signal.SIGKILL) if what == "its process" else app.lose("")
+
+    def is_asked() -> None:
+        """Worker 1 does not hear of it for two seconds."""
+        wait_for(lambda: app.has("worker-0", f"*/{SAVE_FILE}"), "a request to save")
+
+    training.begins(steps, steps)
+    for number, size in ((1, "+1"), (2, "-1")):
+        training.announced()
+        with tfapp.start("flex", NAME, "--component", "worker", size) as flexing:
+            training.saves(number) if number == 2 else is_asked()
+            lose()
+            _, problems = flexing.communicate(timeout=LIMIT)
+        assert flexing.returncode == 0, problems
+        steps = [*steps, training.saved(number)]
+        training.begins(steps, steps)
+    status = training.status()
+    assert (status["generation"], status["restarts"], status["losses"]) == (3, 0, 0)
+    training.announced()
+    with tfapp.start("stop", NAME) as stopping:
+        is_asked()
+        lose()
+        _, problems = stopping.communicate(timeout=LIMIT)
+    assert stopping.returncode == 0, problems
+    training.saved(3)
+    assert training.status()["state"] == "KILLED"
+    assert training.told().count(BACK) == 3
     tfapp.left()
 
 

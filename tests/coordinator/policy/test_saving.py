@@ -154,6 +154,14 @@ def test_all_containers_that_a_queue_takes_back_are_asked_to_end_and_nothing_is_
     assert (world.state.charges.restarts, world.state.charges.losses) == (0, 0)
 
 
+def test_a_container_was_asked_to_end_while_there_was_no_coordinator():
+    """Its runner says so once, and not again before it is too late."""
+    world = played(BOTH + "10")
+    beat = world.said(world.runners["worker/1"], "leaving")
+    world.feed(events.TakenOver(world.now, {"worker/1": beat}))
+    assert world.log[1:] == ["10 hold"]
+
+
 def test_programs_train_on_where_nothing_follows():
     world = played("1 all answer\n2 worker/0 saves\n10 worker/0 is asked to leave\n61")
     assert world.log[1:] == ["10 hold", "10.1 save at 41", "10.2 over at 41", "60 go-on at 41"]

@@ -320,6 +320,13 @@ def test_a_takeover_reads_the_newest_heartbeats():
     assert world.state.instances["worker/1"].step != 7
 
 
+def test_a_program_that_hung_meanwhile_is_spared_for_stacks():
+    world = running()
+    beat = world.said(world.runners["worker/0"], "hanging")
+    world.feed(events.TakenOver(world.now, {"worker/0": beat}))
+    assert world.state.stacks is not None and world.state.stacks.hung == (("worker/0", 0),)
+
+
 def test_how_long_a_step_may_take_is_written_when_it_is_known_and_as_it_grows():
     """A program that has stalled when the successor comes tells no step again."""
     state = running().state

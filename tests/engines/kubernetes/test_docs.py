@@ -10,7 +10,7 @@ from tfapp.contract.job import Limits
 from tfapp.contract.names import FINAL_STATES
 from tfapp.engines.kubernetes.objects import rights
 from tfapp.engines.kubernetes.pod import names
-from tfapp.engines.kubernetes.pod.events import EVERY, MOST, REASONS
+from tfapp.engines.kubernetes.pod.events import EVERY, MOST, OF_MASTER, REASONS
 from tfapp.engines.kubernetes.pod.outside import AWAY_LIMIT, GAP, RENEW
 from tfapp.engines.kubernetes.pods import RUNNER_MEMORY, Places
 from tfapp.engines.kubernetes.volumes import parse_volumes
@@ -49,7 +49,8 @@ def test_the_memory_of_tfapp_itself_is_told():
 def test_the_reasons_of_events_are_those_of_the_code():
     named = set(re.findall(r"`([A-Z][A-Za-z]+)`", SECTIONS["Events and conditions"]))
     verdicts = {state.capitalize() for state in FINAL_STATES}
-    assert named - {"Complete"} == {reason for reason, _ in REASONS.values()} | verdicts
+    reasons = {reason for reason, _ in (*REASONS.values(), OF_MASTER)}
+    assert named - {"Complete"} == reasons | verdicts
     limits = f"most {MOST} at once and one more every {EVERY:g} s"
     assert limits in " ".join(SECTIONS["Events and conditions"].split())
 

@@ -1,10 +1,16 @@
 """Single findings and settings; whole pods are in golden/."""
 
+import signal
+import subprocess
+import sys
+
 import pytest
 
 from tests.compiler.packages import compile_with, component, options, package, resources
+from tests.waiting import wait
+from tfapp.engines.kubernetes.pod import names
 from tfapp.engines.kubernetes.pod.names import QUEUE_LABEL
-from tfapp.engines.kubernetes.pods import Places, check, master_pod, pods
+from tfapp.engines.kubernetes.pods import PROBE, WORK_PATH, Places, check, master_pod, pods
 from tfapp.errors import InvalidPackageError
 
 IMAGE = {"site.global.docker.image": "train:3"}
@@ -80,13 +86,48 @@ def test_the_queue_is_kueues(queue, label):
     assert QUEUE_LABEL not in master["metadata"]["labels"], "it waits for nobody"
 
 
+# Serves for as long as its own parent leaves the line open.
+PARENT = """
+import os, socket, sys, pathlib
+from tfapp.master.parent import Parent
+parent = Parent(question=pathlib.Path(sys.argv[1]))
+line, end = socket.socketpair()
+child = os.fork()
+if not child:
+    parent.become_master()
+    sys.stdin.read()
+    os._exit(0)
+parent.look_after(child, line, 1000.0)
+"""
+
+
+def test_the_probe_fails_while_the_parent_of_masters_hangs(tmp_path):
+    folder = tmp_path / names.PROBE
+    text = PROBE.replace(f"{WORK_PATH}/{names.PROBE}", str(folder))
+    ask = lambda: subprocess.run(["sh", "-c", text]).returncode == 0  # noqa: E731
+    assert (ask(), ask()) == (True, True), "it has not begun"
+    folder.mkdir()
+    question = folder / names.QUESTION
+    command = [sys.executable, "-c", PARENT, str(question)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as parent:
+        for _ in range(2):
+            assert ask()
+            wait(lambda: not question.exists(), "no answer", 60.0)
+        parent.send_signal(signal.SIGSTOP)
+        assert (ask(), ask(), ask()) == (True, False, False)
+        parent.send_signal(signal.SIGCONT)
+        wait(ask, "no answer", 60.0)
+        parent.stdin.close()
+    assert parent.returncode == 0
+
+
 @pytest.mark.parametrize(("port", "told"), [("0", []), ("9400", ["true", "9400", "/metrics"])])
 def test_prometheus_finds_the_master(port, told):
     built = package(settings={**IMAGE, "site.global.metrics.port": port})
     pod = master_pod(compile_with(built).plan, Places.of(options(), "ml"), 512, 1, "runtime")
     found = pod["metadata"]["annotations"]
-    names = [f"prometheus.io/{name}" for name in ("scrape", "port", "path")]
-    assert [found[name] for name in names if name in found] == told
+    keys = [f"prometheus.io/{name}" for name in ("scrape", "port", "path")]
+    assert [found[key] for key in keys if key in found] == told
 
 
 def test_findings_of_the_engine_are_findings_of_the_compilation():

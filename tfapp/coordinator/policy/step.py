@@ -130,11 +130,25 @@ def _answered(state: State, event: events.Answered) -> Step:
     return state, (*left, *done)
 
 
+def _taken_over(state: State, event: events.TakenOver) -> Step:
+    """What a runner waits for is in its newest heartbeat, which is not told again for a while."""
+    state, done = takeover.taken_over(state, event)
+    for instance, beat in event.beats.items():
+        state, asked = _waited_for(state, events.Beaten(event.time, instance, beat))
+        done = (*done, *asked)
+    return state, done
+
+
+def _waited_for(state: State, event: events.Beaten) -> Step:
+    state, asked = stacks.hanging(state, event)
+    state, told = saving.noticed(state, event)
+    return state, (*asked, *told)
+
+
 def _beaten(state: State, event: events.Beaten) -> Step:
     state, done = forming.beaten(state, event)
-    state, asked = stacks.hanging(stacks.paced(state, event), event)
-    state, told = saving.noticed(state, event)
-    return state, (*done, *asked, *told)
+    state, asked = _waited_for(stacks.paced(state, event), event)
+    return state, (*done, *asked)
 
 
 def _exited(state: State, event: events.Exited) -> Step:
@@ -330,7 +344,7 @@ def _backed_off(state: State) -> float:
 
 _HANDLERS: Mapping[type, Callable[[State, Any], Step]] = {
     events.Started: _begin,
-    events.TakenOver: takeover.taken_over,
+    events.TakenOver: _taken_over,
     events.Requested: forming.requested,
     events.Refused: ends.refused,
     events.Waits: forming.waits,

@@ -62,6 +62,12 @@ HOST = "kubernetes.io/hostname"
 
 RUNNER_MEMORY = 128  # MiB: of tfapp's own processes in a container, beside its program
 NODE_SECONDS = 10  # that a node may be known as lost before its master is given up
+# Asks the parent of masters whether it lives, and finds a question of before that has no answer.
+# Until the parent has begun, and where no file can be made, nothing is wrong.
+PROBE = f"""\
+cd {WORK_PATH}/{names.PROBE} 2> /dev/null || exit 0
+[ ! -e {names.QUESTION} ] || exit 1
+true > {names.QUESTION} || true"""
 MASTER_CPU = "100m"  # of a master whose yarn.vcores nobody gave
 MASTER_MARGIN = 30  # seconds that a master takes beyond the grace of the programs
 GRACE_MARGIN = 10  # seconds that a runner takes beyond the time of its program to save and end
@@ -187,6 +193,7 @@ def master_pod(plan: Plan, at: Places, memory: int, vcores: int, runtime: str) -
             "requests": {"cpu": cpu, "memory": f"{memory}Mi"},
             "limits": {"memory": f"{memory}Mi"},
         },
+        "livenessProbe": _alive(),
         "volumeMounts": [*_mounts(), {"name": APP_VOLUME, "mountPath": APP_PATH, "readOnly": True}],
     }
     spec = {
@@ -225,6 +232,18 @@ def _off_the_node() -> Iterator[dict[str, Any]]:
     for what in ("not-ready", "unreachable"):
         taint = {"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute"}
         yield {**taint, "tolerationSeconds": NODE_SECONDS}
+
+
+def _alive() -> Manifest:
+    """The probe of a master's pod: all that hangs in it for 90 s is ended, and the Job starts
+    another one. A node under load has six chances. The grace is the pod's: that of a probe counts
+    only where the container is started again."""
+    return {
+        "exec": {"command": ["sh", "-c", PROBE]},
+        "periodSeconds": 15,
+        "timeoutSeconds": 10,
+        "failureThreshold": 6,
+    }
 
 
 def of_instances(at: Places) -> Manifest:

@@ -15,6 +15,7 @@ HISTORY = (
     Moment(2.0, "generation 1 starts, 2 instances", moments.STARTS, "", 1),
     Moment(3.0, "worker/1 was lost with its node", moments.FAILURE, "worker/1", 1),
     Moment(3.0, "as an older version wrote it"),
+    Moment(4.0, "the application's master was lost and is back", moments.FAILURE),
     Moment(4.5, "gets another container", moments.REPLACED, "worker/1", 2),
 )
 RUNNING = ApplicationStatus("a", "RUNNING", 2, 1.0, 5.0, (), timeline=HISTORY)
@@ -50,6 +51,7 @@ def test_the_history_and_the_verdict_are_told_once(told):
         ("Forming", "generation 1 begins"),
         ("Formed", "generation 1 starts, 2 instances"),
         ("InstanceFailed", "worker/1 was lost with its node"),
+        ("MasterReplaced", "the application's master was lost and is back"),
         ("Replaced", "worker/1: gets another container"),
         ("Failed", "Failed: worker/1: exit code 3"),
     ]
@@ -98,7 +100,8 @@ def test_what_the_server_does_not_take_now_is_told_later(server, told):
     told.events.tell(RUNNING)
     server.away = False
     told.events.tell(RUNNING)
-    assert [reason for reason, _ in told()] == ["Forming", "Formed", "InstanceFailed", "Replaced"]
+    reasons = [reason for reason, _ in told()]
+    assert reasons == ["Forming", "Formed", "InstanceFailed", "MasterReplaced", "Replaced"]
 
 
 def test_without_the_right_nothing_more_is_tried(server, told, caplog):

@@ -38,6 +38,7 @@ REASONS = {
     moments.STALLS: ("Stalled", True),
     moments.AFTER_END: ("AfterEnd", True),
 }
+OF_MASTER = ("MasterReplaced", True)  # a failure that is of no instance
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +68,8 @@ class Events:
             key = (moment.time, moment.text)
             if key in told or moment.kind not in REASONS:
                 continue
-            reason, warns = REASONS[moment.kind]
+            of_master = moment.kind == moments.FAILURE and not moment.instance
+            reason, warns = OF_MASTER if of_master else REASONS[moment.kind]
             if self._has_room() and not self._tell(moment, reason, warns, 0.0):
                 break
             told |= {key}

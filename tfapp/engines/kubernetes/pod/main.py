@@ -194,7 +194,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     )
     logging.getLogger("tfapp.master.files").setLevel(logging.WARNING)  # each file of each container
     os.umask(0o077)
-    parent = Parent(passes_on=True)
+    probe = Path(environ.get("TFAPP_ROOT", ROOT)) / "work" / names.PROBE
+    probe.mkdir(parents=True, exist_ok=True)
+    parent = Parent(passes_on=True, question=probe / names.QUESTION)
     return parent.keep(lambda turn: _serve(turn, ParentLine.of(turn, parent), environ))
 
 

@@ -28,6 +28,7 @@ NAME = "tfapp/name"
 USER = "tfapp/user"
 
 CONTAINER = "tfapp"  # the main container of each pod
+PROBE, QUESTION = "probe", "asked"  # a folder of the master's pod, and a file in it
 MASTER_COMPONENT = "master"  # the component of the master's own pod; its instance is ""
 
 MAX_SLUG = 30  # characters before the hash
