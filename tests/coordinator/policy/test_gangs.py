@@ -1,7 +1,9 @@
 """Applications that share a queue with too little room for all of them: every one ends.
 
-The queue grants the oldest request first, or any, or that of the application which has the least.
-Everything else is the policy's. All times are in seconds."""
+The queue grants the oldest request first, or any, or that of the application which has the least,
+as YARN's queues do by their ordering policies `fifo` and `fair`. A real YARN with two applications
+is in tests/clusters/yarn/test_queues.py. Everything else is the policy's. All times are in
+seconds."""
 
 from __future__ import annotations
 
