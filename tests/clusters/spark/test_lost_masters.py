@@ -21,7 +21,7 @@ from tests.clusters.spark.test_engine import above, living
 from tests.end_to_end.command_line import CommandLine
 from tests.masters import ATTEMPTS, OPTION, keep_away
 from tfapp.engines.machine.folders import Home
-from tfapp.engines.machine.state import read_state
+from tfapp.engines.machine.state import read_state, read_status
 from tfapp.errors import UnknownApplicationError
 from tfapp.processes import identify
 
@@ -118,7 +118,10 @@ class Lived(NamedTuple):
 
 def hangs(app: Life) -> Lived:
     before = app.runs(2)
+    known = lambda: getattr(read_status(app.run), "state", "")  # noqa: E731
+    wait_for(lambda: known() == "RUNNING", "record of it", 60)
     app.lose(signal.SIGSTOP)
+    assert app.application.status().state == "RUNNING"
     return Lived(before)
 
 
