@@ -477,7 +477,7 @@ def test_nobody_counts_losses_while_the_master_asks_why_it_ends(server, place):
 def test_programs_save_before_their_job_is_suspended(server, place, monkeypatch, answers):
     """The coordinator says when they have, if it lives; what it has published is kept."""
     monkeypatch.setattr(server_module, "SAVED_MARGIN", 0.1)
-    where = place("echo $$ > ../script; " + FOREVER)
+    where = place("trap 'touch ../asked' TERM; echo $$ > ../script; " + FOREVER)
     server.put("Job/tfapp-a-1", job(suspend=True))
     saves = dataclasses.replace(WAS_RUNNING, stop_grace=60.0 if answers else 0.1)
 
@@ -500,6 +500,7 @@ def test_programs_save_before_their_job_is_suspended(server, place, monkeypatch,
     assert (code, left.ending, left.status.state) == (1, None, SUSPENDED)
     assert (SAVES in [moment.kind for moment in left.status.timeline]) == answers
     assert not is_alive(script)
+    assert not (where.work / "asked").exists(), "that would be the end of the application"
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])

@@ -273,6 +273,8 @@ class PodLauncher:
         """See Launcher.close. Pods that do not end in time, on a lost node or without an API
         server, are left to the fencing of their runners."""
         self._closed = True
+        if self._leaving:  # by SIGTERM the coordinator would learn that the application ends
+            await self._script.kill("")
         self._groups.close()
         for task in (*self._tasks, *filter(None, [self._looks])):
             task.cancel()
