@@ -477,7 +477,8 @@ def test_nobody_counts_losses_while_the_master_asks_why_it_ends(server, place):
 def test_programs_save_before_their_job_is_suspended(server, place, monkeypatch, answers):
     """The coordinator says when they have, if it lives; what it has published is kept."""
     monkeypatch.setattr(server_module, "SAVED_MARGIN", 0.1)
-    where = place("trap 'touch ../asked' TERM; echo $$ > ../script; " + FOREVER)
+    forever = FOREVER.replace("exit", "touch ../asked; exit")
+    where = place("echo $$ > ../script; " + forever)
     server.put("Job/tfapp-a-1", job(suspend=True))
     saves = dataclasses.replace(WAS_RUNNING, stop_grace=60.0 if answers else 0.1)
 
