@@ -24,6 +24,8 @@ from tests.debian import alone
 from tests.end_to_end.command_line import CommandLine, Ended, call
 from tests.lacking import lacking
 from tests.waiting import wait
+from tfapp.engines.yarn import hadoop_fs
+from tfapp.engines.yarn.attempts import RECORDS, newest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -200,6 +202,13 @@ def describe(process: program.Process) -> str:
         stat = (place / "stat").read_text().rpartition(")")[2].split()[:4]
         return f"{process.pid} {stat} {container} {command}\n{(place / 'wchan').read_text()}"
     return f"{process.pid} has ended meanwhile"
+
+
+def recorded(cluster, application: str) -> dict[str, Any] | None:
+    """The newest status in the record of YARN's application; None if there is none."""
+    place = f".skein/{application}/{RECORDS}"
+    found = newest(hadoop_fs.run(cluster.environ(), ["-cat", place]).out)
+    return None if found is None else json.loads(found)
 
 
 def staged(cluster) -> list[str]:

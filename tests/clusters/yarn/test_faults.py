@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.clusters.yarn import programs
-from tests.clusters.yarn.conftest import ask_for_staged, staged
+from tests.clusters.yarn.conftest import ask_for_staged, recorded, staged
 from tests.end_to_end import trainings
 from tests.end_to_end.trainings import (
     COORDINATOR,
@@ -194,6 +194,8 @@ def test_what_ends_an_application(tfapp, cluster, colleague):
     status = masterless.forms(2)
     assert (status["restarts"], status["losses"]) == (0, 1)
     assert LOST_AND_BACK in masterless.told()
+    id = tfapp.status("masterless")["id"]  # what it has written down is known after its end
+    wait_until(lambda: (recorded(cluster, id) or {}).get("generation") == 2, masterless.told)
     os.kill(tfapp.process("masterless", "", JAVA), signal.SIGKILL)
     status = masterless.wait_for_end(65)
     assert (status["generation"], status["restarts"], status["losses"]) == (2, 0, 1)

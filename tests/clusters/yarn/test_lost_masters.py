@@ -17,12 +17,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.clusters.yarn import programs
-from tests.clusters.yarn.conftest import OnCluster, describe, program
+from tests.clusters.yarn.conftest import OnCluster, describe, program, recorded
 from tests.clusters.yarn.test_faults import JAVA, LOST_AND_BACK, of_yarn, said_attempts
 from tests.end_to_end.command_line import known_of, read_until
 from tests.end_to_end.trainings import COORDINATOR, LIMIT, RUNNER, Application, wait_until
-from tfapp.engines.yarn import hadoop_fs
-from tfapp.engines.yarn.attempts import RECORDS, newest
 
 pytestmark = [pytest.mark.weekly, pytest.mark.usefixtures("nothing_left")]
 
@@ -81,9 +79,8 @@ class Life(Application):
 
     def recorded(self) -> dict[str, Any]:
         """The newest status in its record, once there is one."""
-        words = ["-cat", f".skein/{self.tfapp.status(self.name)['id']}/{RECORDS}"]
-        read = lambda: newest(hadoop_fs.run(self.cluster.environ(), words).out)  # noqa: E731
-        return json.loads(wait_until(read, self.told))
+        id = self.tfapp.status(self.name)["id"]
+        return wait_until(lambda: recorded(self.cluster, id), self.told)
 
     def lose(self) -> None:
         os.kill(self.java(), signal.SIGKILL)

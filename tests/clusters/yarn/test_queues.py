@@ -3,11 +3,16 @@
 import time
 
 import pytest
+import skein
 
 from tests.clusters.yarn import programs
+from tests.clusters.yarn.conftest import program
 from tests.end_to_end.trainings import LIMIT
 from tests.waiting import wait
 from tfapp.contract.status import GIVEN_BACK
+from tfapp.engines.yarn.cluster import YarnCluster
+from tfapp.engines.yarn.layout import YarnHome
+from tfapp.engines.yarn.specification import MASTER_ENVIRONMENT
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -95,6 +100,52 @@ def test_nodes_that_are_gone_are_not_waited_for_as_a_queue_is(tfapp, cluster):
     assert tfapp("wait", "steady").code == 0, tfapp.asks("diagnostics", "steady")
     status = tfapp.status("steady")["status"]
     assert (status["generation"], status["restarts"], status["losses"]) == (1, 0, 0)
+
+
+@pytest.mark.weekly
+def test_a_large_application_is_not_starved_by_small_ones(tfapp, user):
+    """One of eight in a queue of eight, and ten of one, each of which comes again as soon as it has
+    ended. The large one holds what it gets for longer each time."""
+    room = 1984  # MiB, of which each of the two nodes has four, and a little for a master
+    flags = ("--rescompopt", "worker", "yarn.memory", room, *GANG, 20, "--detach")
+    master = ("--rescompopt", "slider-appmaster", "yarn.memory", 256)
+    script, yarn = (
+        tfapp.program(programs.GOES_ON),
+        YarnCluster(YarnHome(user.home / "yarn"), user.environ),
+    )
+    smalls: list[str] = []
+
+    def come(most: int) -> int:
+        """One small application, if there are fewer than `most`. Returns how many have ended."""
+        known = {report.id: report for report in yarn.applications(program.user(), "small")}
+        live = [id for id in smalls if not known[id].ended]
+        if len(live) < most:
+            smalls.append(yarn.submit(small(room)))
+        return len(smalls) - len(live)
+
+    def large() -> dict:
+        return tfapp.status("large")["status"]
+
+    try:
+        wait(lambda: come(10) or len(smalls) == 10, "ten small ones", 120)
+        before = come(10)
+        tfapp.ok("run", script, "-w", 8, "--name", "large", *flags, *master)
+        wait(lambda: come(10) and large()["state"] == "RUNNING", large, 600)
+        ended = come(10) - before
+    finally:
+        for id in smalls:
+            yarn.kill(id)
+    status = large()
+    assert ended > 0
+    assert (status["generation"], status["restarts"], status["losses"]) == (1, 0, 0)
+    tfapp.ok("stop", "large", "--force")
+
+
+def small(memory: int) -> skein.ApplicationSpec:
+    """An application that is a master alone: nothing of tfapp."""
+    size = skein.Resources(memory=memory, vcores=1)
+    master = skein.Master(resources=size, script="sleep 60", env=MASTER_ENVIRONMENT)
+    return skein.ApplicationSpec(name="small", master=master, max_attempts=1)
 
 
 # Waits until there are three.
