@@ -55,6 +55,13 @@ def processes(tmp_path):
     return sorted({p.pid for p in processes_under(tmp_path / "home")})
 
 
+def started(tmp_path, count):
+    """The processes of containers, once there are so many: one that is RUNNING has its place, and
+    may not have begun."""
+    eventually(lambda: len(processes(tmp_path)) == count, f"{count} processes")
+    return processes(tmp_path)
+
+
 def lines(engine, name="w_0"):
     log = run_folder(engine).logs / name / f"{name[0]}.log"
     return log.read_text().split() if log.exists() else []
@@ -66,7 +73,7 @@ def test_containers_go_on(engine, tmp_path):
         wait_for_containers(client, 2, "RUNNING")
         client.kv["kept"] = b"\xff\0"
         before = list(map(str, client.get_containers()))
-    running, served = processes(tmp_path), state(engine)
+    running, served = started(tmp_path, 3), state(engine)
     lost = kill(engine)
     assert not is_alive(lost)
     with stock_client(engine) as client:
@@ -137,7 +144,7 @@ def test_a_master_script_that_ends_without_a_master(engine, tmp_path):
 def test_one_that_hangs_is_replaced_and_never_acts_again(engine, tmp_path):
     engine.create("app", outliving(master=FOREVER, w=service()))
     await_containers(engine, 1, "RUNNING")
-    running = processes(tmp_path)
+    running = started(tmp_path, 2)
     lost = kill(engine, signal.SIGSTOP)
     send(lost, signal.SIGCONT)
     assert not is_alive(lost)
@@ -220,7 +227,7 @@ def test_a_journal_that_cannot_be_read(engine, tmp_path):
     """Then the next master begins anew, as one whose containers are gone."""
     engine.create("app", outliving(master=FOREVER, w=service()))
     await_containers(engine, 1, "RUNNING")
-    running = processes(tmp_path)
+    running = started(tmp_path, 2)
     os.kill(state(engine).process.pid, signal.SIGSTOP)
     run_folder(engine).journal.write_bytes(b"damage\n" * 3)
     kill(engine)
