@@ -42,10 +42,12 @@ from tfapp.engines.credentials import new_credentials
 from tfapp.engines.kubernetes.pod import api as api_module
 from tfapp.engines.kubernetes.pod import main, names, record
 from tfapp.engines.kubernetes.pod.api import Api
+from tfapp.engines.kubernetes.pod.earlier import bury
 from tfapp.engines.kubernetes.pod.failures import AwayError
-from tfapp.engines.kubernetes.pod.main import LeftError
 from tfapp.engines.kubernetes.pod.pod_record import PodRecord
 from tfapp.engines.kubernetes.pod.record import RunRecord, RunState, read_run
+from tfapp.engines.kubernetes.pod.shipped import PodFolders
+from tfapp.engines.kubernetes.pod.termination import LeftError, Termination, state_after
 from tfapp.engines.kubernetes.pod.transport import PodApi
 from tfapp.errors import ForbiddenError, UnavailableError
 from tfapp.master import server as server_module
@@ -107,7 +109,7 @@ def place(tmp_path):
         spec = skein.ApplicationSpec(name="a", master=skein.Master(script=script, files=sources))
         (root / "app/spec").write_bytes(spec.to_protobuf().SerializeToString())
         (root / "app/pods").write_text("{}")
-        return main.PodFolders("a", 1, "master", "127.0.0.1", Path(root))
+        return PodFolders("a", 1, "master", "127.0.0.1", Path(root))
 
     return write
 
@@ -252,7 +254,7 @@ def job(suspend=False, condition=""):
     ],
 )
 def test_what_becomes_of_a_run_whose_master_is_ended(found, state):
-    assert main._state_after(found) == state
+    assert state_after(found) == state
 
 
 class NoJobs:
@@ -268,7 +270,7 @@ def test_without_the_right_to_read_its_job_a_master_leaves_no_verdict(place):
     """Whoever finds that the Job does not go on writes one."""
 
     async def story():
-        terminated = main.Termination(NoJobs(), place(FOREVER))
+        terminated = Termination(NoJobs(), place(FOREVER))
         os.kill(os.getpid(), signal.SIGTERM)
         with pytest.raises(LeftError, match="its pod was deleted"):
             await terminated.unless(asyncio.sleep(60))
@@ -434,7 +436,7 @@ def test_a_master_that_hung_as_it_began_ends_no_pod_of_the_next_one(place):
     def check():
         raise next(looks)
 
-    burying = main._bury(Api(server, server.namespace), place("true"), make_limits(), 0.0, check)
+    burying = bury(Api(server, server.namespace), place("true"), make_limits(), 0.0, check)
     with pytest.raises(SupersededError):
         asyncio.run(burying)
     assert "Pod/w-0" in server.objects
