@@ -116,6 +116,7 @@ KEY_FLEX = "tfapp.report.flex"  # class FlexRequest: a client asks for another n
 KEY_EXEC = "tfapp.report.exec"  # class SessionRequest: a client asks for a session
 KEY_FEED = "tfapp.report.feed"  # class FeedStatus, told by the driver that feeds the programs
 # Seconds since 1970, by a master that goes on with the containers of one that was lost: since when.
+# Its name comes before that of KEY_LEAVES: one that is back, and leaves, is read in that order.
 KEY_BACK = "tfapp.report.back"
 FLEXED_PREFIX = "tfapp.flexed."  # + a request's id: class FlexReply
 PROFILED_PREFIX = "tfapp.profiled."  # + instance, owned: class InstanceProfile

@@ -55,6 +55,16 @@ def test_stop_and_a_smaller_number_wait_for_programs_to_save(stop, stopped):
     assert world.log[3:5] == ["14 over at 42", f"14 {stopped}"]
 
 
+@pytest.mark.parametrize("lost", [10.5, 12.5, 14.0])
+def test_another_coordinator_goes_on_with_a_suspension(lost):
+    world = played(f"{BOTH}10 suspend\n{lost}")
+    world.feed(events.TakenOver(world.now, {}))
+    world.advance(17)
+    assert [line.partition(" ")[2] for line in world.log[1:]] == [
+        *("hold", "save at 42", "over at 42", "suspend"),
+    ]
+
+
 def test_a_suspension_waits_for_programs_to_save():
     """Then the master ends all, and with them the coordinator, which decides nothing more."""
     world = played(f"{BOTH}10 suspend\n14.5")
@@ -78,11 +88,14 @@ def test_a_suspension_waits_for_nothing_else(history, when):
 
 
 def test_a_master_that_leaves_has_nothing_decided_any_more():
-    """Its pod ends, and others with it. The next one takes over, and judges what it finds."""
-    world = played(f"{BOTH}10 master leaves\n11 worker/1 lost\n11 worker/0 exits 1\n90")
+    """Its pod ends, and others with it. It tells that once, also for the next coordinator; that of
+    the next master judges what it finds."""
+    world = played(f"{BOTH}10 master leaves\n11 worker/1 lost\n11 worker/0 exits 1\n80")
+    world.feed(events.TakenOver(world.now, {}))
+    world.advance(90)
     assert world.log == ["1 cluster worker/0 worker/1"]
     assert next_deadline(world.state) == math.inf
-    world.feed(events.TakenOver(world.now, {}))
+    world.feed(events.TakenOver(world.now, {}), events.MasterBack(world.now))
     world.advance(95)
     assert world.log[1:] == ["91 generation 2", "91 another container for worker/1"]
 

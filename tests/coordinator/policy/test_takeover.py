@@ -28,7 +28,7 @@ from tests.coordinator.policy.test_random_histories import (
     happen,
 )
 from tests.coordinator.world import World
-from tfapp.contract.names import FORMING, RUNNING, STOPPING
+from tfapp.contract.names import FORMING, RUNNING, STOPPING, SUCCEEDED
 from tfapp.contract.status import TAKEN_OVER
 from tfapp.coordinator.policy import actions, events, takeover
 from tfapp.coordinator.policy.state import Pace, State
@@ -235,6 +235,47 @@ def test_random_histories_with_deaths_keep_what_must_hold(seeds):
         final_checks(world, referee)
         deaths += world.deaths
     assert min(deaths[what] for what in DOING) >= len(seeds) // 200, deaths
+
+
+def decided(state):
+    """Without a success: that is one at once."""
+    failed = state.verdict is not None and state.verdict.state != SUCCEEDED
+    return state.generation, state.charges, failed
+
+
+@pytest.mark.parametrize("seeds", [range(30), pytest.param(range(30, 500), marks=SLOW)])
+def test_nothing_is_decided_until_the_next_master_after_one_that_leaves(seeds):
+    """It tells that once, and coordinators die. What ends meanwhile is judged in the end."""
+    happenings = [what for what in PLANNED if what not in ("flex", "stop")]
+    seen = Counter()
+    for seed in seeds:
+        chance = random.Random(seed)
+        made = drawn(chance.choice(LAYOUTS), chance.choice(LIMITS), chance.choice(POLICIES))
+        world, heard = Mortal(made, 0.1, 4.0, seed), []
+
+        def check(world, before, event, wanted, heard=heard):
+            if heard and isinstance(event, events.MasterBack):
+                heard.clear()
+            assert not heard or decided(world.state) == heard[0], event
+            if isinstance(event, events.MasterLeaves):
+                heard.append(decided(world.state))
+
+        world.checks.append(check)
+        world.begin()
+        world.happen("all", "answer")
+        for _ in range(chance.randrange(20)):
+            name, number = chance.choice(tuple(world.state.instances)), chance.randrange(24)
+            happen(world, chance.choice(happenings), name, number)
+        world.feed(events.MasterLeaves(world.now, saves=chance.random() < 0.5))
+        deaths, before = sum(world.deaths.values()), decided(world.state)
+        for _ in range(30):
+            name, number = chance.choice(tuple(world.state.instances)), chance.randrange(24)
+            happen(world, chance.choice(happenings), name, number)
+        seen["deaths"] += sum(world.deaths.values()) > deaths
+        world.feed(events.MasterBack(world.now))
+        world.advance(world.now + 100)
+        seen["judged"] += decided(world.state) != before
+    assert min(seen["deaths"], seen["judged"]) >= len(seeds) // 3, seen
 
 
 PLAIN = {"str": "text", "int": 3, "float": 0.5, "bool": True, "Measure": 1.5}

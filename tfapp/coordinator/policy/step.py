@@ -107,7 +107,8 @@ def _fed(state: State, event: events.Fed) -> Step:
 
 
 def _master_back(state: State, event: events.MasterBack) -> Step:
-    """Notes it; nothing was lost."""
+    """Notes it; nothing was lost. This master does not leave."""
+    state = replace(state, leaves=False, suspends=False)
     text = "the application's master was lost and is back; the programs went on"
     return state.noted(event.time, text, FAILURE), ()
 

@@ -121,7 +121,7 @@ def taken_over(state: State, event: events.TakenOver) -> Step:
     """Goes on after the loss of the coordinator. Nobody could be heard meanwhile: the silence of
     runners counts from now on."""
     time = event.time
-    state = replace(state, ticked=time, resumed=time, leaves=False, suspends=False)
+    state = replace(state, ticked=time, resumed=time)
     state = state.with_instances(
         _heard(state, instance, event) for instance in state.instances.values()
     )
