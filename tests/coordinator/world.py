@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tests.contract_values import make_component, make_failure_policy, make_job, make_limits
@@ -143,6 +143,7 @@ class World:
         self.now = 0.0
         self.runners: dict[str, Runner] = {}  # of each instance the newest
         self.everybody: list[Runner] = []
+        self.new: dict[str, Runner] = {}  # of which the master has told nothing yet
         self.generation = 0
         self.messages: dict[str, str] = {}  # container -> what the master says of its end
         self.logs: dict[str, str] = {}  # instance -> what its containers' logs say
@@ -169,8 +170,19 @@ class World:
             self.actions.extend(wanted)
             self.store_calls += any(isinstance(a, actions.SendOrders) for a in wanted)
             self.store_calls += sum(isinstance(a, STORE_ACTIONS) for a in wanted)
-            for action in wanted:
-                self.do(action)
+            self.carry_out(wanted)
+
+    def carry_out(self, wanted: Iterable[actions.Action]) -> None:
+        """What the master tells of new containers arrives when all is done (`Loop._handle`)."""
+        for action in wanted:
+            self.do(action)
+        for action in wanted:
+            if isinstance(action, actions.RequestContainer) and action.instance in self.new:
+                runner = self.new.pop(action.instance)
+                if runner.held:
+                    self.hold(runner, runner.held)
+                else:
+                    self.grant(runner)
 
     def do(self, action: actions.Action) -> None:
         if isinstance(action, actions.RequestContainer):
@@ -217,11 +229,8 @@ class World:
             off = f", not on {' and '.join(action.avoid)}" if action.avoid else ""
             self.note(f"another container for {name}{off}")
         runner = self.start_runner(name, f"-{before}" if before else "", action.generation)
+        runner.held, self.new[name] = self.full, runner
         self.feed(events.Requested(self.now, name, runner.container))
-        if self.full:
-            self.hold(runner, self.full)
-        else:
-            self.grant(runner)
 
     def hold(self, runner: Runner, kind: str) -> None:
         runner.held, text = kind, f"waiting for the {kind}"
