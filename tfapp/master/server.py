@@ -168,6 +168,7 @@ class Master:
         self._store = KeyValueStore(self._notify, lambda one: self._lifecycle.check_owner(one))
         self._published = asyncio.Event()
         self._saved = asyncio.Event()
+        self._leaves = False
         rules = {name: read_rules(service) for name, service in self._spec.services.items()}
         has_driver = bool(self._spec.master.script)
         self._lifecycle = Lifecycle(rules, self, clock, has_driver)
@@ -214,6 +215,7 @@ class Master:
         """Tells the coordinator that this master leaves: it decides nothing any more. `saves`: once
         programs have saved."""
         self._saved.clear()
+        self._leaves = True
         self._store.apply(StorePut(KEY_LEAVES, encode((self._clock(), saves))))
         self._commit()
 
@@ -373,7 +375,10 @@ class Master:
                 ended = await self._run_driver(lambda: None)
         except Exception as error:
             log.error("the master script cannot be run", exc_info=True)
-            self.end(FAILED, f"The master script cannot be started: {error}")
+            if not self._leaves:
+                self.end(FAILED, f"The master script cannot be started: {error}")
+            return
+        if self._leaves:  # how that ends is decided by others
             return
         code = 1 if ended.code is None else ended.code
         lasted = self._application.coordinators > 1 and loop.time() - began >= AGAIN

@@ -506,6 +506,40 @@ def test_programs_save_before_their_job_is_suspended(server, place, monkeypatch,
     assert not (where.work / "asked").exists(), "that would be the end of the application"
 
 
+def test_another_coordinator_goes_on_with_a_suspension(server, place, monkeypatch):
+    """The end of the last one is no verdict."""
+    ended, run = [], main.PodLauncher.run
+
+    async def noted(*args):
+        ended.append(await run(*args))
+        return ended[-1]
+
+    monkeypatch.setattr(main.PodLauncher, "run", noted)
+    where = place("echo $$ >> ../scripts; " + FOREVER)
+    allows_masters(where, 2)
+    server.put("Job/tfapp-a-1", job(suspend=True))
+    saves = dataclasses.replace(WAS_RUNNING, stop_grace=60.0)
+
+    def script(number):
+        lines = (where.work / "scripts").read_text().splitlines()
+        return len(lines) > number and identify(int(lines[number]))
+
+    def story(now):
+        until(lambda: now().state and now().state.address and (where.work / "scripts").exists())
+        with connect(now().state.address, CERTIFICATE, KEY) as connection:
+            connection.put(KEY_STATUS, record.text(saves).encode())
+            os.kill(os.getpid(), signal.SIGTERM)
+            until(lambda: connection.get(KEY_LEAVES) == encode([9.0, True]))
+            for number in range(2):
+                send(until(lambda number=number: script(number)), signal.SIGKILL)
+                until(lambda number=number: len(ended) > number)
+            connection.put(KEY_SAVED, b"")
+
+    assert serve(server, where, story)[0] == 1
+    left = read_run(server.objects[RECORD]["data"], 1)
+    assert (left.ending, left.status.state) == (None, SUSPENDED)
+
+
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
 def test_a_run_that_is_to_stop_is_killed(server, place, when):
     """By a command that cannot ask the master, which starts nothing then."""

@@ -220,10 +220,7 @@ class PodLauncher:
 
     async def run(self, task: Task, told: Told) -> Ended:
         if not task.name:
-            ended = Ended(None) if self._leaving else await self._script.run(task, told)
-            if self._leaving:
-                await self._loop.create_future()  # nobody is told: `close` follows
-            return ended
+            return Ended(None) if self._closed else await self._script.run(task, told)
         if self._closed or task.id in self._unwanted:
             return Ended(None)
         manifest = self._run.manifest(task, self._files.address)
@@ -266,7 +263,7 @@ class PodLauncher:
         await self._script.kill(id)
 
     def leave(self) -> None:
-        """Tells nobody of the end of the master script any more, and starts no other."""
+        """Another master goes on, or nobody: the master script hears nothing of its end."""
         self._leaving = True
 
     async def close(self) -> None:
