@@ -254,6 +254,7 @@ class World:
         request, runner.does = runner.asked, math.inf
         assert request is not None
         if request.action not in (HOLD, SAVE):
+            runner.leaves = False  # its program is asked to end
             return
         part, step = runner.saves and runner.program, None
         if part and not runner.alone and request.action == HOLD:

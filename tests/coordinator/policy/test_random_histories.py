@@ -325,6 +325,7 @@ class Referee:
             told = None if by is None else by.told.get(one.id)
             late = by is not None and one.id not in by.expected  # it has not said so in time
             late = late or (told is not None and not told.takes_part)
+            late = late and not by.over  # else it is asked now
             if one.stage is not Stage.RUNNING or not one.saves or late:
                 continue
             if runner.program and not runner.cut:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.contract_values import make_failure_policy, make_limits
 from tests.coordinator.world import World, job
+from tfapp.contract.job import RESTART_INSTANCE, FailureRule
 from tfapp.contract.saving import InstanceSave
 from tfapp.contract.status import SAVES
 from tfapp.coordinator.policy import events
@@ -178,6 +179,26 @@ def test_a_container_was_asked_to_end_while_there_was_no_coordinator():
 def test_programs_train_on_where_nothing_follows():
     world = played("1 all answer\n2 worker/0 saves\n10 worker/0 is asked to leave\n61")
     assert world.log[1:] == ["10 hold", "10.1 save at 41", "10.2 over at 41", "60 go-on at 41"]
+
+
+@pytest.mark.parametrize("planned", ["stop enough", "worker/1 is asked to leave", "suspend"])
+def test_programs_that_take_part_by_now_are_asked_though_a_request_has_gone_before(planned):
+    """It reached nobody: one has ended, and begins again, the other knew nothing of it."""
+    again = make_failure_policy(startup=0, rules=(FailureRule(RESTART_INSTANCE),))
+    world = World(job("worker=2", limits=LIMITS, failure=again)).play(
+        "1 all answer\n2 worker/0 saves\n10 worker/1 is asked to leave\n10.05 worker/0 killed 9\n"
+        f"12 worker/0 saves\n13 worker/1 saves\n14 {planned}\n15"
+    )
+    assert world.log[1:4] == ["10 hold", "10.05 restart worker/0", "10.1 over"]
+    assert world.log[4:7] == ["14 hold", "14.1 save at 57", "14.2 over at 57"]
+
+
+def test_programs_that_the_last_request_has_reached_are_not_asked_again():
+    world = played(
+        "1 all answer\n2 worker/0 saves\n2 worker/1 saves\n10 worker/1 is asked to leave\n"
+        "12 worker/0 saves\n12 stop enough\n12"
+    )
+    assert world.log[1:5] == ["10 hold", "10.1 save at 41", "10.2 over at 41", "12 stop worker/0 5"]
 
 
 def test_a_second_request_to_end_changes_nothing():

@@ -6,7 +6,8 @@ end is announced.
           +-------------- an instance has ended, or the time is over ----------------+
 
 Only programs that have said that they take part are waited for, and `save_grace` seconds at most.
-What is planned asks `comes_first` again and again, and begins once that is over.
+What is planned begins once that is over. What is planned later asks again, where a program takes
+part by then that was not asked, or did not at that time.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from tfapp.frozen import replace
 
 
 def comes_first(state: State) -> bool:
-    """Whether programs have to save before they are stopped as planned."""
-    asked = _current(state)
-    return not asked.over if asked is not None else _wanted(state)
+    """Whether programs have to save before they are stopped as planned: they are asked now, or one
+    takes part by now that the last request did not reach."""
+    return goes_on(state) or _wanted(state)
 
 
 def begin(state: State, time: float) -> Step:
-    """Asks all programs to save, unless that was done."""
-    if _current(state) is not None:
+    """Asks all programs to save, unless that goes on."""
+    if goes_on(state):
         return state, ()
     expected = {i.id: i.attempt for i in _at_work(state)}
     until = time + state.job.limits.save_grace
@@ -62,6 +63,8 @@ def told(state: State, event: events.SaveTold) -> Step:
     if asked.named and told.takes_part and not told.saved:
         return state, ()
     asked = replace(asked, told={**asked.told, told.instance: told})
+    if not told.takes_part:
+        state = state.with_instance(replace(instance, saves=False))
     return replace(state, saving=asked), ()
 
 
@@ -81,6 +84,8 @@ def settle(state: State, time: float) -> Step:
     if left:
         return state, ()
     parts = {name: told for name, told in asked.told.items() if told.takes_part}
+    if not parts:
+        asked = replace(asked, expected={})
     if asked.named or not parts:
         return _over(state, asked, (), time)
     steps = [told.step for told in parts.values() if told.step is not None]
@@ -118,7 +123,9 @@ def _current(state: State) -> Saving | None:
 def _wanted(state: State) -> bool:
     if state.phase != RUNNING or state.decided or not state.job.limits.save_grace:
         return False
-    return any(i.saves for i in _at_work(state))
+    asked = _current(state)
+    reached = {} if asked is None else asked.expected
+    return any(i.saves and reached.get(i.id) != i.attempt for i in _at_work(state))
 
 
 def _at_work(state: State) -> list[Instance]:

@@ -180,7 +180,7 @@ def tick(state: State, event: events.Tick) -> Step:
     state, saved = saving.settle(state, time)
     done += (*told, *settled, *asked, *saved)
     if state.leaves:
-        if not state.suspends or saving.comes_first(state):
+        if not state.suspends or saving.goes_on(state):
             return state, done
         return replace(state, suspends=False), (*done, actions.LetSuspend())
     for instance in tuple(i for i in state.instances.values() if _silence(state, i) <= time):
@@ -205,7 +205,7 @@ def tick(state: State, event: events.Tick) -> Step:
 
 def _stop_as_planned(state: State, time: float) -> Step:
     """Does what has waited for programs to save: ends the application, or removes instances."""
-    if saving.comes_first(state):
+    if saving.goes_on(state):
         return state, ()
     if state.to_stop is not None:
         request = events.StopRequested(time, state.to_stop)
