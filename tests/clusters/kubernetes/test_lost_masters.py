@@ -22,7 +22,7 @@ from tests.clusters.kubernetes.test_disturbances import HALF, library, with_tfap
 from tests.clusters.kubernetes.test_training import flags
 from tests.clusters.yarn import programs
 from tests.end_to_end.command_line import LIMIT, PLAIN_PACKAGE
-from tests.end_to_end.test_deaths import BACK, HAS_FILES
+from tests.end_to_end.test_deaths import BACK, FOLLOWED, HAS_FILES
 from tests.end_to_end.test_saving import IN_STEP, trained
 from tests.waiting import wait
 from tfapp.engines.kubernetes.api import KubernetesCluster
@@ -518,6 +518,36 @@ def test_lost_while_programs_save(tfapp, monkeypatch, what):
     training.saved(3)
     assert training.status()["state"] == "KILLED"
     assert training.told().count(BACK) == 3
+    tfapp.left()
+
+
+def test_the_coordinator_is_lost_while_programs_save_before_a_suspension(tfapp, monkeypatch):
+    """Another one goes on with that, though the master leaves; and so does the training later."""
+    program = with_tfapp(tfapp.work, IN_STEP)
+    training = trained(tfapp, tfapp.work, program, PLAIN_PACKAGE, *flags(tfapp.work))
+    app = Life(tfapp)
+    monkeypatch.setattr(training, "log", app.log)
+    job = f"/apis/batch/v1/namespaces/{tfapp.namespace.name}/jobs/tfapp-{NAME}-1"
+    training.begins([0], [0])
+    training.announced()
+    coordinator = next(
+        process
+        for process in in_pod(app.pod(""))
+        if b"TFAPP_COORDINATOR" in environment(process.pid)
+    )
+    app.api.call("PATCH", job, {"spec": {"suspend": True}}, MERGE)
+    wait_for(lambda: app.has("worker-0", f"*/{SAVE_FILE}"), "a request to save")
+    send(coordinator, signal.SIGKILL)
+    wait_for(lambda: training.status()["state"] == "SUSPENDED", "SUSPENDED")
+    step = training.saved(1)
+    assert FOLLOWED in training.told()
+    tfapp.left()
+    app.api.call("PATCH", job, {"spec": {"suspend": False}}, MERGE)
+    goes_on = f"goes on at step {step}\n"
+    logs = lambda: [app.log(f"worker/{index}") for index in range(2)]  # noqa: E731
+    wait_for(lambda: all(goes_on in log for log in logs()), goes_on)
+    assert (training.status()["restarts"], training.status()["losses"]) == (0, 0)
+    tfapp.ok("stop", NAME, "--force")
     tfapp.left()
 
 
