@@ -484,6 +484,24 @@ def test_a_container_that_is_asked_to_end_gives_its_program_the_time(application
     assert application.connection.get("tfapp.report.exit.worker/0") is None
 
 
+@pytest.mark.parametrize("saves", [False, True])
+def test_a_container_that_is_asked_to_end_while_its_master_is_away(application, saves):
+    """Its program has its grace all the same, after the time in which the next one may ask all to
+    save."""
+    application.run(SAVES, container_grace=PATIENCE, save_grace=1)
+    pid = application.program_pid()
+    if saves:
+        (application.root / "work" / SAVED_FILE).touch()
+    application.master.kill()
+    application.logged("opening a new one")
+    application.runner.send_signal(signal.SIGTERM)
+    application.logged("asked\n")
+    (application.root / "work" / "go").touch()
+    assert application.runner.wait(PATIENCE) == 128 + signal.SIGTERM
+    assert not alive(pid)
+    assert ("1 s to save" in application.log()) == saves
+
+
 def test_a_container_that_is_asked_to_end_before_its_program_runs(application):
     application.start()
     application.announce(1)

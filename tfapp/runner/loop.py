@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import json
 import math
 import os
 import queue
 import signal
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tfapp import threads
@@ -42,6 +44,10 @@ FAILED = 1  # of one whose last program has failed, for those who look at contai
 TERMINATED = 128 + signal.SIGTERM  # of one that was asked to end
 
 
+class _LeftError(Exception):
+    """The container was asked to end while there was no master, and its program has ended."""
+
+
 class Runner:
     """One instance's runner. `say(line)` writes to the container's log; `leave(code)` ends the
     process from any thread."""
@@ -59,8 +65,7 @@ class Runner:
         limits = container.job.limits
         self._supervisor = Supervisor(container, preparation, mode, say)
         self._witness = witness_of(container.environ, connection.key, connection.move, clock)
-        if self._witness is not None:
-            connection.when_lost(self._witness.find)
+        connection.when_lost(self._while_away)
         patience = max(limits.heartbeat_lost, self._witness.limit if self._witness else PATIENCE)
         attempt = attempt_of(container.environ.get("CONTAINER_ID", ""))
         self._master = MasterLink(
@@ -92,6 +97,7 @@ class Runner:
         self._beats = 0
         self._failed = False  # whether the last program has failed by itself
         self._fenced = False  # whether the program was ended because the master is lost
+        self._waits = 0  # the thread that waits for a master to hear what happened meanwhile
         self._stopped = StoppedDetector(self._clock)
         self._saving = Saving(
             self._supervisor.name, connection.container, container.save_file, container.saved_file
@@ -121,11 +127,14 @@ class Runner:
                 if isinstance(item, Broken):
                     self._say(f"the master's stream broke: {item.message}; opening a new one")
                     watch.close()
-                    watch = self._master.watch(self._happened)
+                    with self._waiting():
+                        watch = self._master.watch(self._happened)
                     self._catch_up(watch)
                     self._happened.put(events.Reached())  # after what has come meanwhile
                 else:
                     self._decide(self._translate(item))
+        except _LeftError:
+            pass
         finally:
             watch.close()
             self._heartbeat.close(timeout=1)
@@ -136,8 +145,41 @@ class Runner:
 
     def _catch_up(self, watch: Watch) -> None:
         """Hears what was said before `watch` began."""
-        for item in self._master.read(watch):
+        with self._waiting():
+            said = self._master.read(watch)
+        for item in said:
             self._decide(self._translate(item))
+
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[None]:
+        self._waits = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._waits = 0
+
+    def _while_away(self) -> None:
+        """Called in any thread, each time that the master was not reached. A container that is
+        asked to end does not wait for the next one."""
+        if self._witness is not None:
+            self._witness.find()
+        if self._waits != threading.get_ident():
+            return
+        later = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                item = self._happened.get_nowait()
+                ends = self._state.terminated and isinstance(item, events.Ended)
+                if ends or isinstance(item, events.Terminated):
+                    self._decide(self._translate(item))
+                else:
+                    later.append(item)
+        for item in later:
+            self._happened.put(item)
+        if self._state.terminated and self._clock() >= self._state.saved_by:
+            self._decide((events.Tick(),))  # until then, the next one may ask all to save
+        if self._state.phase == policy.DONE:
+            raise _LeftError
 
     def _abandon(self, message: str) -> None:
         """Ends the program and this process. Called by the heartbeat, in its thread. Nothing is
