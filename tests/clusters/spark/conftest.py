@@ -22,6 +22,7 @@ import pytest
 
 from tests.lacking import lacking
 from tests.waiting import wait
+from tfapp.processes import Process, with_environment
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = ROOT / "examples" / "spark-cluster" / "cluster.py"
@@ -216,6 +217,15 @@ def held_slots(spark: Any, folder: Path, count: int = 6) -> Iterator[dict[Path, 
     finally:
         shutil.rmtree(folder)  # a task that begins only now fails
         holder.join()
+
+
+def coordinator(home: Path) -> Process:
+    """That of the one application of `home`."""
+    mark = os.fsencode(home)
+    (found,) = with_environment(
+        lambda env: b"TFAPP_COORDINATOR" in env and any(mark in value for value in env.values())
+    )
+    return found
 
 
 def wait_for(ready: Callable[[], object], what: str, limit: float = 300.0) -> None:

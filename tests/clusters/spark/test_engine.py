@@ -24,7 +24,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 import tfapp
 from benchmarks import spark_cluster as benchmarks
 from tests import python_environments
-from tests.clusters.spark.conftest import SETTINGS, Drivers, wait_for
+from tests.clusters.spark.conftest import SETTINGS, Drivers, coordinator, wait_for
 from tests.clusters.spark.conftest import program as spark_cluster
 from tests.clusters.spark.test_cluster import executors
 from tests.end_to_end.command_line import PLAIN_PACKAGE, STAMP, CommandLine, call
@@ -41,7 +41,7 @@ from tfapp.engines import open_engine
 from tfapp.engines.machine.folders import Home
 from tfapp.engines.machine.state import read_state
 from tfapp.errors import ApplicationFailedError, UnavailableError, UsageError
-from tfapp.processes import identify, is_alive, tree, with_environment
+from tfapp.processes import identify, is_alive, send, tree, with_environment
 from tfapp.ready import ready
 
 TWO = {"worker": tfapp.Component("256 MiB", instances=2)}
@@ -182,11 +182,7 @@ def test_the_coordinator_is_killed(spark, shared, waiting, pids, tfapp_home):
     log = Home(tfapp_home / "spark").app("app").run(1).driver_log
     with tfapp.submit(waiting, TWO, spark=spark, name="app", show=False) as application:
         before = pids()
-        mark = os.fsencode(tfapp_home)
-        (coordinator,) = with_environment(
-            lambda env: b"TFAPP_COORDINATOR" in env and any(mark in value for value in env.values())
-        )
-        os.kill(coordinator.pid, signal.SIGKILL)
+        os.kill(coordinator(tfapp_home).pid, signal.SIGKILL)
         eventually(lambda: "another one goes on" in log.read_text())
         assert all(map(identify, before))
         (shared / "go").touch()
@@ -460,7 +456,10 @@ def train(ctx, shared=sys.argv[1]):
         time.sleep(0.05)
 
 gpus = int(spark.conf.get("spark.executor.resource.gpu.amount", "0"))
-workers = {"worker": tfapp.Component("256 MiB", instances=2, gpus=1 if gpus else 0)}
+parts = {
+    "worker": tfapp.Component("256 MiB", instances=2, gpus=1 if gpus else 0),
+    "evaluator": tfapp.Component("256 MiB", options={"site.global.spark.on.driver": True}),
+}
 print(spark.version)
 
 def stop(told=pathlib.Path(sys.argv[1], "stop")):
@@ -469,7 +468,7 @@ def stop(told=pathlib.Path(sys.argv[1], "stop")):
     spark.stop()
 
 threading.Thread(target=stop, daemon=True).start()
-print(tfapp.run(train, workers, name="app", spark=spark, show=False).state)
+print(tfapp.run(train, parts, name="app", spark=spark, show=False).state)
 """
 
 
@@ -506,6 +505,11 @@ def other_spark(cluster, tmp_path):
 GPUS = ("spark.executor.resource.gpu.amount=2", "spark.cores.max=3")
 
 
+def await_programs(shared):
+    there = [shared / name for name in ("worker-0", "worker-1", "evaluator-0")]
+    wait_for(lambda: all(path.exists() for path in there), "programs")
+
+
 def await_gpus(shared):
     """Each of two programs on the same machine has a GPU of its own."""
 
@@ -534,6 +538,10 @@ def ended(home, summary):
     wait_for(lambda: not engine.find("app").live, "the verdict")
     found = engine.find("app").status
     assert (found.state, found.verdict.summary) == ("FAILED", summary)
+    assert (found.generation, found.losses, found.restarts) == (1, 0, 0)
+    mark = os.fsencode(home / "spark")
+    has_it = lambda env: any(mark in value for value in env.values())  # noqa: E731
+    wait_for(lambda: not with_environment(has_it), "end of all beside the driver")
 
 
 @pytest.mark.weekly
@@ -545,7 +553,7 @@ def test_spark_starts_nothing_a_second_time(driver, shared, tfapp_home):
         "spark.speculation.interval=100ms",
         "spark.speculation.task.duration.threshold=1s",
     )
-    wait_for(lambda: len(list(shared.glob("worker-*"))) == 2, "programs")
+    await_programs(shared)
     time.sleep(4)
     assert not any("again" in path.read_text() for path in shared.glob("worker-*"))
     (shared / "stop").touch()
@@ -558,9 +566,9 @@ def test_spark_starts_nothing_a_second_time(driver, shared, tfapp_home):
 def test_the_session_is_stopped_while_the_master_hangs(driver, shared, tfapp_home):
     """The next master hears it from the driver."""
     process = driver()
-    wait_for(lambda: len(list(shared.glob("worker-*"))) == 2, "programs")
+    await_programs(shared)
     hung = read_state(Home(tfapp_home / "spark").app("app").run(1)).process
-    os.kill(hung.pid, signal.SIGSTOP)
+    send(hung, signal.SIGSTOP)
     (shared / "stop").touch()
     said = process.communicate(timeout=300)[0]
     assert "ApplicationFailedError: The SparkContext was stopped." in said
@@ -574,6 +582,21 @@ def test_the_driver_ends(driver, shared, tfapp_home):
     process.send_signal(signal.SIGKILL)
     process.wait(300)
     ended(tfapp_home, "The Spark driver has ended.")
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_driver_ends_while_the_master_is_lost(driver, shared, tfapp_home, number):
+    """Programs on executors end with their tasks. The next master waits for the driver, and not for
+    so long that it begins another generation."""
+    process = driver()
+    await_programs(shared)
+    lost = read_state(Home(tfapp_home / "spark").app("app").run(1)).process
+    send(lost, number)
+    process.send_signal(signal.SIGKILL)
+    process.wait(300)
+    ended(tfapp_home, "The Spark driver has ended.")
+    assert not is_alive(lost)
 
 
 def test_the_command_is_the_driver(cluster, tfapp_home):

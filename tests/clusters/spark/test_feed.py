@@ -19,7 +19,7 @@ import tfapp
 from benchmarks import spark_feed, tensorflowonspark
 from tests import python_environments
 from tests.clusters.spark import fed_programs as programs
-from tests.clusters.spark.conftest import held_slots, wait_for
+from tests.clusters.spark.conftest import coordinator, held_slots, wait_for
 from tests.end_to_end.command_line import CommandLine
 from tests.feed import local_program
 from tests.page.applications import embedded
@@ -200,7 +200,7 @@ def test_what_leads_the_application_is_killed_while_rows_are_fed(
     spark, shared, submit, tfapp_home, what
 ):
     """The same programs get the other rows, and the counters go on."""
-    run, home = Home(tfapp_home / "spark").app("app").run(1), os.fsencode(tfapp_home)
+    run = Home(tfapp_home / "spark").app("app").run(1)
 
     def held(elements, folder=str(shared)):
         import os
@@ -216,10 +216,7 @@ def test_what_leads_the_application_is_killed_while_rows_are_fed(
         app.wait_until_running(300)
         with Background(functools.partial(app.feed, data.mapPartitions(held))) as feeding:
             wait_for(lambda: getattr(app.status().feed, "rows", 0) > 0, "rows")
-            (coordinator,) = processes.with_environment(
-                lambda env: b"TFAPP_COORDINATOR" in env and any(home in v for v in env.values())
-            )
-            lost = read_state(run).process if what == "master" else coordinator
+            lost = read_state(run).process if what == "master" else coordinator(tfapp_home)
             os.kill(lost.pid, signal.SIGKILL)
             wait_for(lambda: any("was lost" in m.text for m in app.status().timeline), "its end")
             (shared / "goes-on").touch()

@@ -175,13 +175,14 @@ def test_a_program_saves_when_its_spark_task_ends_and_not_when_it_is_killed(
 
 class Playing:
     """A launcher after the loss of a master, whose server, driver and keepers are played. `told`:
-    orders to the driver."""
+    orders to the driver; `ends`: why the run ended."""
 
     def __init__(self, folder, monkeypatch, begun):
         monkeypatch.setattr(
             launcher_module.machine, "log_file", lambda run, task: folder / f"{task.name}.log"
         )
         self.told: list[Any] = []
+        self.ends: list[str] = []
         self.control = SimpleNamespace(address="h:1", order=self.told.append, start=self.nothing)
         monkeypatch.setattr(launcher_module, "Control", lambda *_: self.control)
         self.files = SimpleNamespace(
@@ -191,7 +192,7 @@ class Playing:
         asks = {"asks_witness": lambda limit: {}}
         endpoint = SimpleNamespace(certificate=b"", key=b"", **asks)
         beside = SimpleNamespace(noted=lambda id: None)
-        fields: Any = (None, config, endpoint, self.files, beside, None, 0, begun)
+        fields: Any = (None, config, endpoint, self.files, beside, self.ends.append, 0, begun)
         self.launcher = SparkLauncher(*fields)
 
     async def nothing(self):
@@ -280,6 +281,22 @@ def test_spark_begins_a_container_of_an_earlier_master_again(tmp_path, monkeypat
     ended, said = asyncio.run(run())
     assert (ended.code, ended.reason) == ((0, "") if comes else (None, NODE_LOST))
     assert said == END
+
+
+def test_a_driver_that_ended_with_the_master_does_not_come(tmp_path, monkeypatch):
+    """That is known before its containers are lost, which would begin another generation."""
+    assert driver.NEXT_LIMIT <= launcher_module.AGENT_LIMIT < launcher_module.BACK_LIMIT
+    monkeypatch.setattr(launcher_module, "AGENT_LIMIT", 0.05)
+
+    async def run():
+        playing = Playing(tmp_path, monkeypatch, ["c_w_0"])
+        running = playing.run("w_0")
+        while not playing.ends:
+            await asyncio.sleep(0.01)
+        running.cancel()
+        return playing.ends
+
+    assert asyncio.run(asyncio.wait_for(run(), 60)) == ["The Spark driver has ended."]
 
 
 def test_a_keeper_that_nobody_knows_is_ended(tmp_path, monkeypatch):
