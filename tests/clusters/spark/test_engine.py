@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import termios
+import threading
 import time
 import urllib.request
 import venv
@@ -37,6 +38,7 @@ from tests.end_to_end.sessions import (
 )
 from tests.engines.applications import eventually
 from tests.lacking import lacking
+from tests.masters import keep_away
 from tfapp.engines import open_engine
 from tfapp.engines.machine.folders import Home
 from tfapp.engines.machine.state import read_state
@@ -448,8 +450,10 @@ for setting in sys.argv[2:]:
 spark = builder.config("spark.ui.enabled", "false").config("spark.log.level", "ERROR").getOrCreate()
 
 def train(ctx, shared=sys.argv[1]):
-    import os, pathlib, time
+    import os, pathlib, signal, time
     place = pathlib.Path(shared, f"{ctx.role}-{ctx.index}")
+    asked = pathlib.Path(shared, f"asked-{place.name}")
+    signal.signal(signal.SIGTERM, lambda *_: (asked.touch(), os._exit(0)))
     told = os.environ["CUDA_VISIBLE_DEVICES"] + " on " + os.readlink("/proc/self/ns/net")
     place.write_text(place.read_text() + " again" if place.exists() else told)
     while not pathlib.Path(shared, "go").exists():
@@ -468,7 +472,8 @@ def stop(told=pathlib.Path(sys.argv[1], "stop")):
     spark.stop()
 
 threading.Thread(target=stop, daemon=True).start()
-print(tfapp.run(train, parts, name="app", spark=spark, show=False).state)
+more = {"name": "app", "show": False, "options": {"site.global.master.attempts": 20}}
+print(tfapp.run(train, parts, spark=spark, **more).state)
 """
 
 
@@ -585,18 +590,26 @@ def test_the_driver_ends(driver, shared, tfapp_home):
 
 
 @pytest.mark.weekly
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_the_driver_ends_while_the_master_is_lost(driver, shared, tfapp_home, number):
-    """Programs on executors end with their tasks. The next master waits for the driver, and not for
-    so long that it begins another generation."""
-    process = driver()
+@pytest.mark.parametrize("how", ["is killed", "hangs", "stays away"])
+def test_the_driver_ends_while_the_master_is_lost(driver, shared, tfapp_home, how):
+    """Programs on executors end with their tasks, and have their grace. The next master waits for
+    the driver, and not for so long that it begins another generation."""
+    process, run = driver(), Home(tfapp_home / "spark").app("app").run(1)
     await_programs(shared)
-    lost = read_state(Home(tfapp_home / "spark").app("app").run(1)).process
-    send(lost, number)
-    process.send_signal(signal.SIGKILL)
-    process.wait(300)
+    lost = read_state(run).process
+    with contextlib.ExitStack() as until:
+        if how == "stays away":
+            away = threading.Thread(target=keep_away, args=(run,))
+            away.start()
+            until.callback(away.join)
+            wait_for(lambda: not is_alive(lost), "end of the master")
+        else:
+            send(lost, signal.SIGSTOP if how == "hangs" else signal.SIGKILL)
+        process.send_signal(signal.SIGKILL)
+        process.wait(300)
     ended(tfapp_home, "The Spark driver has ended.")
     assert not is_alive(lost)
+    assert all((shared / f"asked-worker-{index}").exists() for index in (0, 1))
 
 
 def test_the_command_is_the_driver(cluster, tfapp_home):
