@@ -175,7 +175,12 @@ def test_flex_and_stop_cost_no_step_of_a_model_under_multi_worker_mirrored_strat
 def test_who_asks_is_lost_before_and_while_programs_save(tfapp, tmp_path, what):
     """The next one goes on with that: all save at one step, and nothing is charged."""
     training = trained(tfapp, tmp_path, IN_STEP, PLAIN_PACKAGE, *ATTEMPTS)
-    steps = [0]
+    lost_before_and_while_programs_save(training, what)
+    assert tfapp.living() == []
+
+
+def lost_before_and_while_programs_save(training, what):
+    tfapp, steps = training.tfapp, [0]
     training.begins(steps, steps)
     flex = ("flex", "app", "--component", "worker")
     for number, when in enumerate(("asked", "before", "saves"), 1):
@@ -194,13 +199,20 @@ def test_who_asks_is_lost_before_and_while_programs_save(tfapp, tmp_path, what):
     status = training.status()
     assert (status["generation"], status["restarts"], status["losses"]) == (4, 0, 0)
     assert training.told().count(BACK if what == "master" else FOLLOWED) == 3
+    lost_before_and_while_programs_save_for_the_stop(training, what, generation=4)
+
+
+def lost_before_and_while_programs_save_for_the_stop(training, what, generation):
     training.announced()
-    stopping = tfapp.start("stop", "app")
+    training.lose(what)
+    stopping = training.tfapp.start("stop", "app")
     training.is_asked()
     training.lose(what)
     stopping.communicate(timeout=LIMIT)
-    training.saved(4)
-    assert (training.status()["state"], tfapp.living()) == ("KILLED", [])
+    training.saved(generation)
+    status = training.status()
+    found = [status[key] for key in ("state", "generation", "restarts", "losses")]
+    assert found == ["KILLED", generation, 0, 0]
 
 
 def trained(tfapp, folder, text, package, *flags):

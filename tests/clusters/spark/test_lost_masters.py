@@ -15,19 +15,31 @@ from typing import Any, NamedTuple
 import pytest
 
 import tfapp
-from tests.clusters.spark.conftest import held_slots, wait_for
+from tests.clusters.spark.conftest import coordinator, held_slots, wait_for
 from tests.clusters.spark.test_cluster import executors
 from tests.clusters.spark.test_engine import above, living
 from tests.end_to_end.command_line import CommandLine
+from tests.end_to_end.test_deaths import BACK, FOLLOWED
+from tests.end_to_end.test_saving import (
+    IN_STEP,
+    Training,
+    lost_before_and_while_programs_save,
+    lost_before_and_while_programs_save_for_the_stop,
+)
 from tests.masters import ATTEMPTS, OPTION, keep_away
 from tfapp.engines.machine.folders import Home
 from tfapp.engines.machine.state import read_state, read_status
 from tfapp.errors import UnknownApplicationError
-from tfapp.processes import identify
+from tfapp.processes import (
+    Process,
+    descendants,
+    environment,
+    identify,
+    is_alive,
+    send,
+    with_environment,
+)
 
-pytestmark = pytest.mark.weekly
-
-BACK = "the application's master was lost and is back; the programs went on"
 LARGE = 2  # vcores of which an executor has one
 
 
@@ -35,11 +47,11 @@ class Life:
     """One application, and what is done to it."""
 
     def __init__(self, spark: Any, cluster: Any, shared: Path, home: Path):
-        self.spark, self.cluster, self.shared = spark, cluster, shared
+        self.spark, self.cluster, self.shared, self.home = spark, cluster, shared, home
         self.run = Home(home / "spark").app("app").run(1)
         self.command = CommandLine(shared, home, environ={"TFAPP_ENGINE": "spark"})
         self.application: tfapp.Application
-        self.lost = 0
+        self.lost: Process | None = None
 
     def begin(self, workers: int, vcores: int = 1, **more: Any) -> None:
         def train(ctx, shared=str(self.shared)):
@@ -83,19 +95,20 @@ class Life:
         wait_for(lambda: all(p.exists() and p.read_text() for p in paths), "programs", 120)
         return [int(path.read_text()) for path in paths]
 
-    def master(self) -> int:
-        return read_state(self.run).process.pid
+    def master(self) -> Process:
+        return read_state(self.run).process
 
     def lose(self, number: int = signal.SIGKILL) -> None:
         """Ends the master, or stops it for its parent to end."""
         self.lost = self.master()
-        os.kill(self.lost, number)
+        send(self.lost, number)
 
     def told(self) -> str:
         return "\n".join(moment.text for moment in self.application.status().timeline)
 
     def is_back(self) -> None:
         wait_for(lambda: self.master() != self.lost, "another master", 120)
+        assert not is_alive(self.lost), "two of them"
         wait_for(lambda: BACK in self.told(), "words on it", 120)
 
     def stage(self, worker: int) -> tuple[str, str]:
@@ -122,6 +135,29 @@ def hangs(app: Life) -> Lived:
     wait_for(lambda: known() == "RUNNING", "record of it", 60)
     app.lose(signal.SIGSTOP)
     assert app.application.status().state == "RUNNING"
+    return Lived(before)
+
+
+def hangs_with_its_parent_for_a_minute(app: Life) -> Lived:
+    """And the coordinator: nobody can tell runners that their master is lost. As it goes on, it
+    leads."""
+    app.runs(2)
+    parent = read_state(app.run).parent
+    hung = [parent, *descendants(parent.pid)]
+    assert {app.master().pid, coordinator(app.home).pid} < {process.pid for process in hung}
+    for process in hung:
+        send(process, signal.SIGSTOP)
+    time.sleep(60)
+    for process in hung:
+        send(process, signal.SIGCONT)
+    return Lived((), generation=2, losses=1)
+
+
+def its_coordinator_hangs(app: Life) -> Lived:
+    before, hung = app.runs(2), coordinator(app.home)
+    send(hung, signal.SIGSTOP)
+    wait_for(lambda: FOLLOWED in app.told(), "another coordinator", 120)
+    assert not is_alive(hung), "two of them"
     return Lived(before)
 
 
@@ -227,6 +263,8 @@ def lost_while_files_are_fetched(app: Life) -> Lived:
 
 HAPPENS: tuple[Callable[[Life], Lived], ...] = (
     hangs,
+    hangs_with_its_parent_for_a_minute,
+    its_coordinator_hangs,
     away_for_longer_than_who_is_cut_off_lives,
     lost_while_forming,
     lost_while_flexing,
@@ -256,16 +294,19 @@ def life(spark, cluster, shared, tfapp_home):
             app.application.stop(force=True)
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize("what", HAPPENS, ids=lambda what: what.__name__)
 def test_the_application_goes_on(life, what):
     lived = what(life)
-    life.is_back()
+    if life.lost is not None:
+        life.is_back()
     now = life.programs(lived.workers, lived.generation)
     states = lambda: [one.state for one in life.application.status().instances]  # noqa: E731
     wait_for(lambda: states() == ["RUNNING"] * lived.workers, "all instances", 60)
     status, told = life.application.status(), life.told()
     found = (status.generation, status.losses, status.restarts)
     assert found == (lived.generation, lived.losses, lived.restarts), told
+    assert (BACK in told) == (life.lost is not None), told
     assert all(map(identify, now)), told
     assert set(lived.kept) <= set(now), told
     heard = lambda: len(life.application.stacks().instances) == lived.workers  # noqa: E731
@@ -274,6 +315,7 @@ def test_the_application_goes_on(life, what):
     wait_for(lambda: not living(), "end of all containers")
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize("when", ["before it is asked", "as it hangs", "while programs end"])
 def test_lost_while_it_stops(life, when):
     """The programs have their grace."""
@@ -293,6 +335,48 @@ def test_lost_while_it_stops(life, when):
     wait_for(lambda: not living(), "end of all containers")
 
 
+class Saves(Training):
+    """As commands beside this driver see it."""
+
+    def __init__(self, life: Life, **options: Any):
+        self.tfapp, self.name, self.life = life.command, "app", life
+        script = self.tfapp.program(IN_STEP)
+        more = {"options": options, "checkpoints": life.shared / "checkpoints"}
+        workers = {"worker": tfapp.Component("256 MiB", instances=2)}
+        more |= {"spark": life.spark, "name": "app", "show": False}
+        life.application = tfapp.submit(script, workers, **more)
+        life.application.wait_until_running(300)
+
+    def lose(self, what: str) -> None:
+        self.life.lose() if what == "master" else send(coordinator(self.life.home), signal.SIGKILL)
+
+    def is_asked(self) -> None:
+        """By the file that its program knows, in a folder of its executor."""
+        first, mine = b"worker/0", os.fsencode(self.life.shared / "checkpoints" / "app")
+        is_it = lambda env: (  # noqa: E731
+            (env.get(b"TFAPP_INSTANCE"), env.get(b"TFAPP_CHECKPOINT_DIR")) == (first, mine)
+        )
+        found = [environment(process.pid) for process in with_environment(is_it)]
+        (request,) = {os.fsdecode(env[b"TFAPP_SAVE_FILE"]) for env in found if env}
+        wait_for(Path(request).exists, "a request to save")
+
+
+def test_lost_before_and_while_programs_save_for_the_stop(life):
+    training = Saves(life)
+    training.begins([0], [0])
+    lost_before_and_while_programs_save_for_the_stop(training, "master", generation=1)
+    wait_for(lambda: not living(), "end of all containers")
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("what", ["master", "coordinator"])
+def test_lost_before_and_while_programs_save(life, what):
+    """All save at one step, what was planned follows, and nothing is charged."""
+    lost_before_and_while_programs_save(Saves(life, **{OPTION: ATTEMPTS}), what)
+    wait_for(lambda: not living(), "end of all containers")
+
+
+@pytest.mark.weekly
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_lost_before_it_is_destroyed(life, number):
     life.runs(2)
