@@ -285,7 +285,7 @@ def test_spark_begins_a_container_of_an_earlier_master_again(tmp_path, monkeypat
 
 def test_a_driver_that_ended_with_the_master_does_not_come(tmp_path, monkeypatch):
     """That is known before its containers are lost, which would begin another generation."""
-    assert driver.NEXT_LIMIT <= launcher_module.AGENT_LIMIT < launcher_module.BACK_LIMIT
+    assert launcher_module.AGENT_LIMIT < launcher_module.BACK_LIMIT
     monkeypatch.setattr(launcher_module, "AGENT_LIMIT", 0.05)
 
     async def run():
@@ -335,7 +335,7 @@ def test_the_end_of_the_session_is_told_to_the_next_master(monkeypatch):
     gone.close()
     agent, (reports, heard) = Agent.__new__(Agent), socket.socketpair()
     agent._lock, agent._over, agent._waiting = threading.Lock(), threading.Event(), set()
-    agent._context = agent._run_folder = None
+    agent._context, agent._run_folder, agent._patience = None, None, 60.0
     agent._state, agent._orders, agent._reports = lost, mine, mine
     orders, master = socket.socketpair()
 

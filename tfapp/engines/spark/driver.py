@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tfapp import threads
 from tfapp.engines.credentials import read_pem
 from tfapp.engines.machine.folders import RunFolder
-from tfapp.engines.machine.state import read_state
+from tfapp.engines.machine.state import read_config, read_state
 from tfapp.engines.spark.control import CONTROL_FILE, WORDS_LIMIT
 from tfapp.engines.spark.session import (
     OWN_JOBS,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 LOOK_EVERY = 1.0  # seconds between two looks at the SparkContext
 LOOK_FOR_WORDS_EVERY = 0.1
 CONNECT_LIMIT = 20.0
-NEXT_LIMIT = 30.0  # seconds for the next master to serve after one was lost
 NEXT_EVERY = 0.1
 OVER = "The SparkContext was stopped."
 _ADDRESS = re.compile(r"([!-~]+):([0-9]{1,5})")  # host:port
@@ -58,6 +57,7 @@ class Agent:
         """OSError if the master cannot be reached; ValueError if a file of the run is damaged."""
         self._context = context
         self._run_folder = run
+        self._patience = read_config(run).master_timeout
         self._lock = threading.Lock()
         self._waiting: set[str] = set()  # jobs that have not ended
         self._ended: dict[str, dict[str, Any]] = {}  # the reports on the others
@@ -106,7 +106,7 @@ class Agent:
     def _follow(self) -> bool:
         """Connects to the next master, if there is one, also to tell it that there is no
         SparkContext any more."""
-        until = time.monotonic() + NEXT_LIMIT
+        until = time.monotonic() + self._patience
         while time.monotonic() < until:
             state = read_state(self._run_folder)
             if state is None or not state.lives:

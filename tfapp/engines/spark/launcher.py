@@ -33,7 +33,7 @@ from tfapp.master.server import Endpoint
 from tfapp.standalone.keeper import END, EXIT, GO, GO_ON, LOG, NOTED, RETURNED
 
 KEEPS_CONTAINERS = True  # see tfapp.engines.machine.serving
-AGENT_LIMIT = 30.0  # seconds for the driver's agent to come, which looks no longer for a master
+AGENT_LIMIT = 30.0  # seconds for the driver's agent to come
 QUIET = 2.0  # seconds that a job may take to begin before it is said to wait
 BACK_LIMIT = 40.0  # seconds for keepers to find the next master; then their runners have ended
 CLOSE_LIMIT = 15.0  # seconds for all containers to end at the end of a run
