@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from tests.clusters.spark import fed_programs as programs
 from tests.clusters.spark.conftest import coordinator, held_slots, wait_for
 from tests.end_to_end.command_line import CommandLine
 from tests.feed import local_program
+from tests.masters import ATTEMPTS, OPTION, keep_away
 from tests.page.applications import embedded
 from tests.page.served import document, served
 from tfapp import processes
@@ -195,11 +197,15 @@ def test_an_executor_is_killed_another_stopped_for_a_while_and_tasks_fail(
     assert feeding.result.dropped < 128
 
 
-@pytest.mark.parametrize("what", ["master", "coordinator"])
+LONG = pytest.param("master, for long", marks=pytest.mark.weekly)
+
+
+@pytest.mark.parametrize("what", ["master", "coordinator", LONG])
 def test_what_leads_the_application_is_killed_while_rows_are_fed(
     spark, shared, submit, tfapp_home, what
 ):
-    """The same programs get the other rows, and the counters go on."""
+    """The same programs get the other rows, also while there is no master, and the counters go
+    on."""
     run = Home(tfapp_home / "spark").app("app").run(1)
 
     def held(elements, folder=str(shared)):
@@ -212,18 +218,24 @@ def test_what_leads_the_application_is_killed_while_rows_are_fed(
             yield element
 
     data = rows(spark, 38_400, 6).rdd.map(lambda row: {"id": row.id, "x": list(row.x)})
-    with submit(programs.collect) as app:
+    with submit(programs.collect, options={OPTION: ATTEMPTS}) as app:
         app.wait_until_running(300)
         with Background(functools.partial(app.feed, data.mapPartitions(held))) as feeding:
             wait_for(lambda: getattr(app.status().feed, "rows", 0) > 0, "rows")
-            lost = read_state(run).process if what == "master" else coordinator(tfapp_home)
-            os.kill(lost.pid, signal.SIGKILL)
+            if what == "coordinator":
+                os.kill(coordinator(tfapp_home).pid, signal.SIGKILL)
+            elif what == "master":
+                os.kill(read_state(run).process.pid, signal.SIGKILL)
+            else:  # the others are fed while there is none
+                threading.Timer(5, (shared / "goes-on").touch).start()
+                keep_away(run)
             wait_for(lambda: any("was lost" in m.text for m in app.status().timeline), "its end")
             (shared / "goes-on").touch()
         app.result()
         status = app.status()
     assert (status.generation, status.losses, status.restarts) == (1, 0, 0), status
-    assert (status.feed.rows, status.feed.over, status.feed.lost) == (38_400, True, 0)
+    if what != "master, for long":  # nobody hears the last ones
+        assert (status.feed.rows, status.feed.over, status.feed.lost) == (38_400, True, 0)
     assert (feeding.result.rows, feeding.result.dropped) == (38_400, 0)
     ids = got(shared, 2)
     assert sorted(ids[0] + ids[1]) == list(range(38_400))
