@@ -116,7 +116,9 @@ class PlayedEngine:
     def list(self) -> tuple[Application, ...]:
         return (self._application(self.history[-1]),)
 
-    def follow(self, name: str, run: int | None = None) -> Iterator[Application]:
+    def follow(
+        self, name: str, run: int | None = None, left: object = None
+    ) -> Iterator[Application]:
         for item in self.history:
             yield self._application(item, name)
         if self.history[-1].verdict is None:

@@ -38,7 +38,7 @@ def test_a_feed_gives_every_change_and_then_ends(tmp_path):
 def test_a_feed_hands_on_what_the_engine_raises(tmp_path, monkeypatch):
     engine = PlayedEngine(tmp_path, [FORMING])
 
-    def follow(name, run=None):
+    def follow(name, run=None, left=None):
         yield engine.find("app")
         raise UnreachableError("the master does not answer")
 

@@ -79,7 +79,7 @@ class Many:
         self.known[NAMES[number]] = state
         self._ends[NAMES[number]].put(state)
 
-    def follow(self, name, run=None):
+    def follow(self, name, run=None, left=None):
         yield self.find(name)
         if self.known[name] == "RUNNING":
             self._ends[name].get(timeout=60)
@@ -230,7 +230,7 @@ def test_one_that_somebody_destroys_meanwhile_is_told(run):
 
     def submit(point):
         found = engine.submit(point)
-        engine.follow = lambda name, run=None: engine.find(f"{name} is gone")
+        engine.follow = lambda name, *_: engine.find(f"{name} is gone")
         return found
 
     grid, said = run(engine, submit=submit)

@@ -298,7 +298,7 @@ class Broken(PlayedEngine):
     def list(self):
         raise UnavailableError("no cluster answers")
 
-    def follow(self, name, run=None):
+    def follow(self, name, run=None, left=None):
         raise UnreachableError("its master does not answer")
         yield
 

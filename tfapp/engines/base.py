@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -149,8 +149,11 @@ class Engine(Protocol):
     def list(self) -> tuple[Application, ...]:
         """All applications, the newest first."""
 
-    def follow(self, name: str, run: int | None = None) -> Iterator[Application]:
-        """Yields the application at once, and then at each change, until it has a verdict."""
+    def follow(
+        self, name: str, run: int | None = None, left: Callable[[], bool] = lambda: False
+    ) -> Iterator[Application]:
+        """Yields the application at once, and then at each change, until it has a verdict, or a few
+        seconds after `left` is true."""
 
     def logs(self, name: str, run: int | None = None) -> tuple[LogFile, ...]:
         """The logs that exist now: those of instances first, in job order."""

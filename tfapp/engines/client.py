@@ -70,6 +70,7 @@ class Run:
     def __init__(self, engine: str, number: int) -> None:
         self.number = number
         self.client = Client(self)
+        self.left: Callable[[], bool] = lambda: False  # whether nobody follows it any more
         self._engine = engine
 
     @property
@@ -224,9 +225,9 @@ class Client:
         return self._connect(DEADLINES[-1])
 
     def changes(self) -> Iterator[ApplicationStatus]:
-        """Yields the status at once and at each change, until the run has ended."""
+        """Yields the status at once and at each change, until the run has ended or is left."""
         last, until = None, time.monotonic() + self._run.hang_limit
-        while not self._run.wait_for_end(0):
+        while not self._over():
             try:
                 for status in self.published():
                     if status != last:
@@ -243,7 +244,7 @@ class Client:
 
     def published(self) -> Iterator[ApplicationStatus]:
         """Yields the status at once and at each change, until the stream breaks or the run has
-        ended."""
+        ended or is left."""
 
         def subscribe(connection: Connection) -> tuple[Watch, dict[str, bytes]]:
             watch = connection.watch(keys=[KEY_STATUS])
@@ -256,8 +257,11 @@ class Client:
                 event = watch.get(timeout=LOOK_EVERY)
                 if isinstance(event, Put):
                     yield self._decode(event.value)
-                elif isinstance(event, Broken) or (event is None and self._run.wait_for_end(0)):
+                elif isinstance(event, Broken) or (event is None and self._over()):
                     return
+
+    def _over(self) -> bool:
+        return self._run.left() or self._run.wait_for_end(0)
 
     def has_ended(self, decided: bool = False) -> bool:
         """Whether an unreachable master has ended. Waits for the end if the master is cleaning up,

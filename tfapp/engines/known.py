@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -128,13 +128,18 @@ class BaseEngine(Generic[Place, R]):
             raise refusals.no_such_run(name, number, runs)
         return self._open(runs[number], number)
 
-    def follow(self, name: str, run: int | None = None) -> Iterator[Application]:
+    def follow(
+        self, name: str, run: int | None = None, left: Callable[[], bool] = lambda: False
+    ) -> Iterator[Application]:
         """See Engine.follow. If the cluster does not answer, it says so once and asks again, for
         `outage` seconds."""
         followed = self._run(name, run)
+        followed.left = left
         last: Application | None = None
         known, give_up, told = True, 0.0, False
         while True:
+            if left():
+                return
             try:
                 if not known:
                     followed.read()

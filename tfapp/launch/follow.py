@@ -9,6 +9,7 @@ import itertools
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -28,19 +29,15 @@ MOST = 4  # instances that are named
 
 class States:
     """The states that `engine.follow` yields, fetched by a thread of its own, so that a caller can
-    work between two changes and react to Ctrl-C at any moment."""
+    work between two changes and react to Ctrl-C at any moment. The thread ends, and its connection,
+    a few seconds after nobody has this object any more."""
 
     def __init__(self, engine: Engine, name: str, run: int | None = None):
         self._queue: queue.SimpleQueue[Application | BaseException | None] = queue.SimpleQueue()
-        self._thread = threads.start_surely(f"follow-{name}", self._fetch, engine, name, run)
-
-    def _fetch(self, engine: Engine, name: str, run: int | None) -> None:
-        try:
-            for application in engine.follow(name, run):
-                self._queue.put(application)
-            self._queue.put(None)
-        except BaseException as error:  # handed to the thread that asks
-            self._queue.put(error)
+        left = threading.Event()
+        weakref.finalize(self, left.set)
+        follow = functools.partial(engine.follow, name, run, left.is_set)
+        threads.start_surely(f"follow-{name}", _fetch, follow, self._queue, left.is_set)
 
     def next(self, timeout: float) -> Application | None:
         """The next change, or None when there is none within `timeout` seconds. Raises what
@@ -54,6 +51,21 @@ class States:
         if item is None:
             raise EOFError("the application has ended")
         return item
+
+
+def _fetch(
+    follow: Callable[[], Iterator[Application]],
+    into: queue.SimpleQueue[Application | BaseException | None],
+    left: Callable[[], bool],
+) -> None:
+    try:
+        for application in follow():
+            into.put(application)
+            if left():
+                return
+        into.put(None)
+    except BaseException as error:  # handed to the thread that asks
+        into.put(error)
 
 
 def wait_until(

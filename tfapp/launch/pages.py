@@ -149,6 +149,9 @@ class _Watch:
     def asked(self) -> None:
         self._asked = self._clock()
 
+    def _unseen(self) -> bool:
+        return self._clock() >= self._asked + UNSEEN
+
     def is_stale(self) -> bool:
         """Whether it is to be looked at anew."""
         return self._over is not None and self._clock() >= self._over + AGAIN
@@ -205,11 +208,11 @@ class _Watch:
 
     def _follow(self) -> None:
         try:
-            for application in self._engine.follow(self._name):
+            for application in self._engine.follow(self._name, None, self._unseen):
                 with self._changed:
                     self._newest = application
                     self._changed.notify_all()
-                if self._clock() >= self._asked + UNSEEN:
+                if self._unseen():
                     break
         except TfappError as error:
             self._error = error

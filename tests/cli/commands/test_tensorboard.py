@@ -75,7 +75,7 @@ def test_ctrl_c_ends_the_way(tmp_path):
     err = Watched()
 
     class Interrupted(PlayedEngine):
-        def follow(self, name, run=None):
+        def follow(self, name, run=None, left=None):
             yield self.find(name)
             assert err.told.wait(60)
             os.kill(os.getpid(), signal.SIGINT)
