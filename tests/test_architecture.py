@@ -116,7 +116,7 @@ WITHOUT_MODULE: dict[str, str] = {
     ),
     "documents": "read",
     "engines": "contract engines isolated played_contract",
-    "engines/kubernetes": "docs golden printed",
+    "engines/kubernetes": "docs golden open_files printed",
     "engines/local": "container outcomes survival",
     "engines/yarn": "negotiation",
     "feed": "consumed generations objects protocol",

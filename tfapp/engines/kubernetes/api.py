@@ -42,6 +42,7 @@ class KubernetesCluster(Api):
         transport = PoolTransport(access, renewed or (lambda: access))
         super().__init__(transport, access.namespace, clock, sleep)
         self.context = access.context
+        self._followed: set[Callable[[], object]] = set()  # break off the logs that are followed
 
     @classmethod
     def open(
@@ -96,8 +97,18 @@ class KubernetesCluster(Api):
         silence, patience = (LOG_SILENCE, 0.0) if follow else (SILENCE, None)
         call = self._call("get", "Pod", pod, "log", query=query)
         with self._open(call, silence, patience) as answer:
-            yield []
-            yield from answer.lines()
+            self._followed.add(answer.hang_up)
+            try:
+                yield []
+                yield from answer.lines()
+            finally:
+                self._followed.discard(answer.hang_up)
+
+    def hang_up(self) -> None:
+        """Breaks off all logs that are being read, and closes what waits for the next call."""
+        for hang_up in tuple(self._followed):
+            hang_up()
+        self.transport.rest()
 
     def exec(self, pod: str, container: str, command: Sequence[str]) -> Iterator[bytes]:
         """Yields the standard output of a command in a running container. ExecError at the end if

@@ -6,10 +6,12 @@ import contextlib
 import dataclasses
 import functools
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfapp import threads
 from tfapp.contract.names import IMAGE_PYTHON
 from tfapp.disk import delete_tree, make_private, write_json, writing
 from tfapp.engines import refusals
@@ -70,12 +72,19 @@ class KubernetesEngine(BaseEngine[KubernetesRecord, KubernetesRun]):
         self._context = context
         self._clock = clock
         self._logs: dict[tuple[str, int], PodLogs] = {}
+        # What is open between two calls is closed when nobody has the engine any more. A thread of
+        # its own waits for that.
+        self._open_between = contextlib.ExitStack()
+        close = self._open_between.close
+        weakref.finalize(self, threads.start, "tfapp-close", close).atexit = False
 
     @functools.cached_property
     def _cluster(self) -> KubernetesCluster:
         from tfapp.engines.kubernetes.api import KubernetesCluster
 
-        return KubernetesCluster.open(self._environ, self._namespace, self._context)
+        cluster = KubernetesCluster.open(self._environ, self._namespace, self._context)
+        self._open_between.callback(cluster.hang_up)
+        return cluster
 
     @property
     def reaches_pages(self) -> bool:
@@ -83,7 +92,9 @@ class KubernetesEngine(BaseEngine[KubernetesRecord, KubernetesRun]):
 
     @functools.cached_property
     def _forwards(self) -> Forwards:
-        return Forwards(self._cluster)
+        forwards = Forwards(self._cluster)
+        self._open_between.callback(forwards.close)
+        return forwards
 
     @property
     def _submission(self) -> KubernetesSubmission:
@@ -283,6 +294,7 @@ class KubernetesEngine(BaseEngine[KubernetesRecord, KubernetesRun]):
         key = (run.found.uid, run.number)
         if key not in self._logs:
             self._logs[key] = PodLogs(self._cluster, run.logs)
+            self._open_between.callback(self._logs[key].close)
         return self._logs[key]
 
 

@@ -135,6 +135,10 @@ class PodLogs:
             self._next = ended + max(COPY_EVERY, 2 * (ended - began))
         return tuple(log for source in found for log in self._logs(source))
 
+    def close(self) -> None:
+        """Ends the following of logs, each with its next line or the end of its connection."""
+        self._asked = float("-inf")
+
     def _has_ended(self, source: PodLog) -> bool:
         """Whether one more copy is the last one."""
         return source.over and source.pod not in self._missing

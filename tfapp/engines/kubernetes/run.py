@@ -42,6 +42,7 @@ MASTER_LIMIT = 15.0  # seconds for a master's pod to go, before the other pods a
 NEXT_LIMIT = 120.0  # seconds for the Job to start another master, and for that one to serve
 EXIT_LIMIT = 3.0  # seconds for the pods of a run that has ended to end by themselves
 CLEAR_LIMIT = 20.0  # seconds for them to end after they were deleted
+MOST_FORWARDS = 64  # at once: each takes three files and a thread
 
 
 @frozen
@@ -93,32 +94,40 @@ class KubernetesRecord:
 
 
 class Forwards:
-    """Forwarded ports of pods, which are open until this process ends."""
+    """Forwarded ports of pods, which are open until `close`: the MOST_FORWARDS that were asked for
+    last."""
 
     def __init__(self, cluster: KubernetesCluster):
         self._cluster = cluster
         self._lock = threading.Lock()
-        self._open: dict[tuple[str, int], tuple[str, int]] = {}
-        self._stack = contextlib.ExitStack()
+        # The one that was asked for last is last.
+        self._open: dict[tuple[str, int], tuple[tuple[str, int], contextlib.ExitStack]] = {}
 
     def to(self, pod: str, address: str) -> str:
         """A local host:port that leads to the port of `address` (host:port) in a pod.
         UnreachableError."""
         port = int(address.rpartition(":")[2])
         with self._lock:
-            if (pod, port) not in self._open:
+            found = self._open.pop((pod, port), None)
+            if found is None:
+                self._keep(MOST_FORWARDS - 1)
+                stack = contextlib.ExitStack()
                 try:
-                    opened = self._stack.enter_context(self._cluster.forward(pod, port))
+                    found = stack.enter_context(self._cluster.forward(pod, port)), stack
                 except (UnavailableError, NotFoundError) as error:
                     raise UnreachableError(error.message, error.hint) from error
-                self._open[pod, port] = opened
-            host, local = self._open[pod, port]
+            self._open[pod, port] = found
+            host, local = found[0]
         return f"[{host}]:{local}" if ":" in host else f"{host}:{local}"
 
     def close(self) -> None:
         with self._lock:
-            self._open.clear()
-            self._stack.close()
+            self._keep(0)
+
+    def _keep(self, most: int) -> None:
+        while len(self._open) > most:
+            _, stack = self._open.pop(next(iter(self._open)))
+            stack.close()
 
 
 @contextlib.contextmanager

@@ -7,6 +7,9 @@ against the models of their own version, and their signatures differ between ver
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import socket
 import ssl
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -51,10 +54,20 @@ class PoolTransport:
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise self._broken(error) from error
         # Read to the end, its connection is back in the pool before `close`.
-        return Answer(response.status, response.headers, self._chunks(response), response.close)
+        return Answer(
+            response.status,
+            response.headers,
+            self._chunks(response),
+            response.close,
+            functools.partial(_hang_up, response),
+        )
 
     def renew(self) -> None:
         self._use(self._renewed())
+
+    def rest(self) -> None:
+        """Closes the connections that no call uses."""
+        self._pool.clear()
 
     def _use(self, access: Access) -> None:
         from kubernetes.client.rest import RESTClientObject
@@ -94,6 +107,13 @@ class PoolTransport:
         message = f"{where} does not answer: {_reason(error)}"
         hint = BEFORE if self.answered else CHECK
         return AwayError(message, hint, sent=not isinstance(error, unsent))
+
+
+def _hang_up(response: Any) -> None:
+    below = getattr(response.connection, "sock", None)  # None once it is read to its end
+    if below is not None:
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(below, socket.SHUT_RDWR)  # below TLS, which others read
 
 
 def _of_type(error: BaseException, kind: type) -> Any:

@@ -82,12 +82,13 @@ class ApiCall:
 
 class Answer(NamedTuple):
     """An answer, once its headers are received. `chunks`: its body; AwayError if the connection
-    breaks."""
+    breaks. `hang_up`: breaks it off, also where another thread waits for more."""
 
     status: int
     headers: Mapping[str, str]
     chunks: Iterator[bytes]
     close: Callable[[], object]
+    hang_up: Callable[[], object] = lambda: None
 
     def text(self) -> str:
         try:
