@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 
 import pytest
 
 from tests.engines.applications import compiled, service
 from tests.engines.yarn.file_system import FileSystem
 from tests.engines.yarn.played_yarn import PlayedMaster, PlayedYarn
+from tests.waiting import wait
 from tfapp.contract.names import KEY_STATUS
 from tfapp.contract.status import ApplicationStatus, InstanceStatus, Verdict, format_diagnostics
 from tfapp.engines.client import NO_ANSWER
@@ -356,6 +358,18 @@ def test_it_is_followed_to_its_verdict_through_an_outage(engine, played):
     assert seen[-1] == ("KILLED", "")
     told = [waits for _, waits in seen if waits]
     assert told == ["YARN did not report within 10 s; tfapp goes on asking"]
+
+
+def test_logs_are_copied_until_nobody_has_the_engine(engine, played, files, tmp_path):
+    def copying():
+        return [thread for thread in threading.enumerate() if thread.name == "tfapp-logs"]
+
+    runs(engine, played)
+    another = YarnEngine(tmp_path / "home", files.environ, user="ann")
+    another.logs("app")
+    assert len(copying()) == 1
+    del another
+    wait(lambda: not copying(), "logs are still copied", 60)
 
 
 def test_a_master_that_does_not_answer_has_said_something_before(engine, played, monkeypatch):

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import getpass
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -83,7 +84,9 @@ class YarnEngine(BaseEngine[YarnReport, YarnRun]):
         self._closed = functools.lru_cache(64)(why_closed)
         self._web = Web(self._environ)
         self._capacity = Capacity(self._cluster, self._environ, self._web)
-        self._logs = YarnLogs(self._home, self._cluster, self._environ, self._web, self._connect)
+        connect = functools.partial(_connect, weakref.ref(self))
+        self._logs = YarnLogs(self._home, self._cluster, self._environ, self._web, connect)
+        weakref.finalize(self, self._logs.end)
         # The run of a name and a number, which is asked for many times while logs grow.
         self._looked_at: dict[tuple[str, int | None], str] = {}
         self._found: Application | None = None  # the last one
@@ -255,5 +258,10 @@ class YarnEngine(BaseEngine[YarnReport, YarnRun]):
             place, number, folder, self._cluster, self._environ, self._register, self._logs
         )
 
-    def _connect(self, report: YarnReport) -> Connection:
-        return self._open(report, 0).client.connect()
+
+def _connect(used: weakref.ref[YarnEngine], report: YarnReport) -> Connection:
+    """A connection for a thread that copies logs, as long as somebody has the engine."""
+    engine = used()
+    if engine is None:
+        raise UnreachableError(f"the logs of {report.name} are not copied any more")
+    return engine._open(report, 0).client.connect()

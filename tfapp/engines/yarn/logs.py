@@ -105,6 +105,11 @@ class YarnLogs:
         if live is not None:
             live.close()
 
+    def end(self) -> None:
+        """Logs are copied no more."""
+        for application in tuple(self._live):
+            self.close(application)
+
     def _gathered(
         self,
         report: YarnReport,
