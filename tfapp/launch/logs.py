@@ -297,8 +297,9 @@ class LogPrinter:
         return any(path.exists() for path in self._tails)
 
     def tell_missing(self) -> None:
-        """Says which logs cannot be had now, and why."""
-        for log in self._logs():
+        """Says which of the logs that were printed last cannot be had, and why; before that, of
+        those that there are."""
+        for log in self._listed or self._logs():
             if log.missing:
                 rest = "the rest of its log" if log.path.exists() else "its log"
                 self._caller.note(f"{log.instance}: {rest} cannot be read now: {log.missing}")

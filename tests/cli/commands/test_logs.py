@@ -179,3 +179,11 @@ def test_a_damaged_application_has_its_logs(tmp_path):
     assert (code, shell.out.text) == (0, "worker/0 | epoch 1\n")
     assert shell.err.text == "warning: run.json cannot be read: JSONDecodeError\n"
     assert call(tmp_path, engine, "logs", "nobody")[0] == 70
+
+
+def test_the_logs_are_listed_once(tmp_path, engine):
+    """On a cluster that takes seconds, and to come back is to follow them."""
+    asked, look = [], engine.logs
+    engine.logs = lambda name, run=None: asked.append(name) or look(name, run)
+    assert call(tmp_path, engine, "logs", "app")[0] == 0
+    assert asked == ["app"]
