@@ -121,6 +121,15 @@ def test_a_closed_connection_is_unreachable(server):
         connection.get("x")
 
 
+def test_a_connection_that_is_closed_meanwhile_goes_nowhere(server, elsewhere):
+    """By another thread, while this one looks for the next master."""
+    connection = server.connect()
+    connection.close()
+    connection.move(elsewhere)
+    with pytest.raises(UnreachableError, match="closed"):
+        connection.get("x")
+
+
 REFUSALS = {"INVALID_ARGUMENT", "FAILED_PRECONDITION", "ALREADY_EXISTS", "NOT_FOUND"}
 STATUSES = {status.name for status in grpc.StatusCode} - {"OK"}
 FOREVER = b"1000000"

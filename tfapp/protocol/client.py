@@ -90,6 +90,8 @@ class Client:
         self.credentials = credentials or self.credentials
         self._open()
         old.close()
+        if self.closed:  # by another thread
+            self._channel.close()
 
     def close(self) -> None:
         """Cancels all calls and streams. May be called twice."""

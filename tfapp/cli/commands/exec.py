@@ -109,12 +109,13 @@ class _Passing:
         number = signal.SIGWINCH if self._terminal else signal.SIGINT
         before = signal.getsignal(number)
         self._waker.setblocking(False)
-        if before is not signal.SIG_IGN:
-            signal.signal(number, self._note)
-        try:
-            return self._pass_on()
-        finally:
-            signal.signal(number, before)
+        with self._wakes, self._waker:
+            if before is not signal.SIG_IGN:
+                signal.signal(number, self._note)
+            try:
+                return self._pass_on()
+            finally:
+                signal.signal(number, before)
 
     def _note(self, number: int, _: object) -> None:
         if self._asked.count(signal.SIGINT) > 1:

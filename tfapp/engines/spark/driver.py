@@ -74,7 +74,10 @@ class Agent:
         tls.check_hostname = False  # all of an application have this one certificate
         address = _address(run.path / CONTROL_FILE)
         # Two connections: one is read, the other is written, each by one thread at a time.
-        orders, reports = _connect(tls, address, "orders"), _connect(tls, address, "reports")
+        with contextlib.ExitStack() as stack:
+            orders = stack.enter_context(_connect(tls, address, "orders"))
+            reports = stack.enter_context(_connect(tls, address, "reports"))
+            stack.pop_all()
         with self._lock:
             self._state, self._orders, self._reports = state, orders, reports
 
@@ -242,6 +245,10 @@ os.register_at_fork(after_in_child=_close_all)
 
 def _connect(tls: ssl.SSLContext, address: tuple[str, int], role: str) -> ssl.SSLSocket:
     connection = tls.wrap_socket(socket.create_connection(address, CONNECT_LIMIT))
-    connection.settimeout(None)
-    connection.sendall(json.dumps({"role": role}).encode() + b"\n")
+    try:
+        connection.settimeout(None)
+        connection.sendall(json.dumps({"role": role}).encode() + b"\n")
+    except OSError:
+        connection.close()
+        raise
     return connection
