@@ -128,6 +128,10 @@ class UnreachableError(TfappError, ConnectionError):
     exit_code = ExitCode.UNREACHABLE
 
 
+class SilentError(UnreachableError):
+    """A call to the application's master has no answer."""
+
+
 class RefusedError(TfappError, ValueError):
     """The application's master refused a call. The message is the master's."""
 

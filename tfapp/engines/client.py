@@ -14,7 +14,7 @@ from tfapp.contract.names import KEY_STATUS, KEY_STOP, KILLED, NODES, QUEUE, QUO
 from tfapp.contract.status import ApplicationStatus
 from tfapp.engines.base import Application, Link, time_to_stop
 from tfapp.engines.definition import of_the_user
-from tfapp.errors import RefusedError, UnavailableError, UnreachableError
+from tfapp.errors import RefusedError, SilentError, UnavailableError, UnreachableError
 from tfapp.frozen import frozen
 from tfapp.master.parent import SILENCE
 from tfapp.protocol.connection import Connection, connect
@@ -25,7 +25,6 @@ from tfapp.protocol.watch import Broken, Put, Watch
 DEADLINES = (0.25, 0.5, 1.0, 4.0)
 LOOK_EVERY = 5.0  # seconds between two looks whether a silent master still lives
 AGAIN = 1.0  # seconds after a stream has broken until the master, or the next one, is asked again
-NO_ANSWER = "its master does not answer; this is what it has said last"
 HANG_LIMIT = SILENCE + 5.0  # seconds after which a master that hung has been replaced
 END_DEADLINE = 30.0  # seconds for a master that ends to clean up
 SHUTDOWN_DEADLINE = 30.0  # seconds for a master to end its containers and itself
@@ -43,6 +42,11 @@ def held_in_words(status: ApplicationStatus) -> str:
     if held.until is not None:
         limit = f"until {_clock(held.until)} at most (site.global.queue.timeout)"
     return f"waits for {what} since {_clock(held.since)}, {limit}"
+
+
+def no_answer(status: ApplicationStatus) -> str:
+    """What an application waits for whose master does not answer, and has said `status` last."""
+    return f"its master does not answer; this is what it said at {_clock(status.updated)}"
 
 
 def _clock(seconds: float) -> str:
@@ -86,6 +90,11 @@ class Run:
     @property
     def ended(self) -> bool:
         raise NotImplementedError
+
+    @property
+    def said(self) -> ApplicationStatus | None:
+        """What its master has published last, where that can be known without it."""
+        return None
 
     def application(self) -> Application:
         """Its application, with this run."""
@@ -224,6 +233,19 @@ class Client:
         """A connection for any calls; the caller closes it."""
         return self._connect(DEADLINES[-1])
 
+    def connect_surely(self) -> Connection:
+        """As `connect`, to a master that answers: where one hangs, the next one is waited for."""
+        until = time.monotonic() + self._run.hang_limit
+        while True:
+            try:
+                self.status()
+                return self.connect()
+            except SilentError:
+                if self._run.is_ending() or self._run.wait_for_end(AGAIN):
+                    raise
+                if time.monotonic() > until:
+                    raise
+
     def changes(self) -> Iterator[ApplicationStatus]:
         """Yields the status at once and at each change, until the run has ended or is left."""
         last, until = None, time.monotonic() + self._run.hang_limit
@@ -323,17 +345,29 @@ class Client:
 
     def _patiently(self, call: Callable[[Connection], _T], stack: contextlib.ExitStack) -> _T:
         """Repeats an idempotent call. The connection is open until `stack` is closed."""
+        began = time.monotonic()
         for deadline in DEADLINES:
             with contextlib.ExitStack() as attempt:
                 try:
                     result = call(attempt.enter_context(self._connect(deadline)))
-                except UnreachableError:
+                except UnreachableError as error:
                     if deadline == DEADLINES[-1] or self._run.wait_for_end(0):
-                        raise
+                        raise self._in_words(error, time.monotonic() - began) from error
                 else:
                     stack.push(attempt.pop_all())
                     return result
         raise AssertionError("the last try returns or raises")
+
+    def _in_words(self, error: UnreachableError, waited: float) -> UnreachableError:
+        if not isinstance(error, SilentError):
+            return error
+        name, said = self._run.accepted.name, self._run.said
+        last = f"; it spoke last at {_clock(said.updated)}" if said else ""
+        return SilentError(
+            f"the master of {name} has not answered for {waited:.0f} s{last}",
+            f"It hangs, or the network between is cut. `tfapp stop {name}` ends the application "
+            "without it.",
+        )
 
     def _connect(self, deadline: float) -> Connection:
         at = self._run.address()

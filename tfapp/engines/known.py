@@ -16,7 +16,7 @@ from tfapp.engines import refusals
 from tfapp.engines.base import DAMAGED, Application
 from tfapp.engines.client import Run
 from tfapp.engines.refusals import DamagedError
-from tfapp.errors import ForbiddenError, UnavailableError, UnreachableError
+from tfapp.errors import ForbiddenError, SilentError, UnavailableError, UnreachableError
 
 if TYPE_CHECKING:
     from tfapp.compiler.compile import Compiled, CompileOptions
@@ -174,7 +174,12 @@ class BaseEngine(Generic[Place, R]):
         run = self._run(name)
         if run.settle():
             raise refusals.not_running(name)
-        return run.client.connect()
+        try:
+            return run.client.connect_surely()
+        except SilentError:
+            if run.settle():  # meanwhile
+                raise refusals.not_running(name) from None
+            raise
 
     # -- ending --
     def stop(

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import grpc
 
-from tfapp.errors import RefusedError, TfappError, UnreachableError
+from tfapp.errors import RefusedError, SilentError, TfappError, UnreachableError
 from tfapp.protocol.definition import CALLS
 
 DEADLINE = 10.0  # seconds for one call, its repetitions included
@@ -155,10 +155,10 @@ class Client:
         except ValueError as error:
             raise self.unreachable(method, _CLOSED) from error
 
-    def unreachable(self, method: str, because: str) -> UnreachableError:
+    def unreachable(self, method: str, because: str) -> SilentError:
         """The error for `method`. `because`: the reason; "" if the deadline is over."""
         because = because or f"no answer within {self.deadline:g} s"
-        return UnreachableError(
+        return SilentError(
             f"the application's master at {self.address} cannot be reached: {because} ({method})",
             hint="it has ended, is stopped, or the network between is cut",
         )

@@ -34,7 +34,7 @@ from tfapp.contract.exit import Exit
 from tfapp.contract.names import KEY_STATUS
 from tfapp.contract.status import Cause
 from tfapp.disk import write_json
-from tfapp.engines.client import NO_ANSWER
+from tfapp.engines.client import no_answer
 from tfapp.engines.local.engine import LocalEngine
 from tfapp.engines.machine.state import read_state, read_status
 from tfapp.errors import UnavailableError, UnreachableError
@@ -329,7 +329,7 @@ class TestNextMaster:
             (listed,), found = engine.list(), engine.find("app")
         finally:
             send(hangs, signal.SIGCONT)
-        assert (found.live, found.status, found.waits) == (True, running, NO_ANSWER)
+        assert (found.live, found.status, found.waits) == (True, running, no_answer(running))
         assert listed == found
         answered = engine.find("app")
         assert (answered.status, answered.waits) == (running, "")

@@ -13,7 +13,7 @@ from tests.engines.yarn.played_yarn import PlayedMaster, PlayedYarn
 from tests.waiting import wait
 from tfapp.contract.names import KEY_STATUS
 from tfapp.contract.status import ApplicationStatus, InstanceStatus, Verdict, format_diagnostics
-from tfapp.engines.client import NO_ANSWER
+from tfapp.engines.client import no_answer
 from tfapp.engines.definition import TAG
 from tfapp.engines.yarn import zones
 from tfapp.engines.yarn.cluster import YarnCluster
@@ -378,7 +378,7 @@ def test_a_master_that_does_not_answer_has_said_something_before(engine, played,
     before = engine.find("app")
     master.stop(0)
     found = engine.find("app")
-    assert (found.status.state, found.waits) == ("RUNNING", NO_ANSWER)
+    assert (found.status.state, found.waits) == ("RUNNING", no_answer(before.status))
     assert dataclasses.replace(found, waits="") == before
     played.end(found.id, "FAILED", "FAILED", "AM Container exited with exit code 1, no reason")
     assert engine.find("app").status.state == "FAILED"

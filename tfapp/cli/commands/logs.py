@@ -27,6 +27,7 @@ from tfapp.cli.flags import add_name, add_run_flag, duration, engine_of
 from tfapp.cli.shell import Shell
 from tfapp.engines.base import Application, Engine
 from tfapp.engines.refusals import DamagedError
+from tfapp.errors import TfappError, UnreachableError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +79,9 @@ def run(args: argparse.Namespace, shell: Shell) -> None:
     engine = engine_of(args, shell)
     try:
         application, damaged = engine.find(args.name, args.run), None
-    except DamagedError as error:
+    except (DamagedError, UnreachableError) as error:
+        if args.follow and isinstance(error, UnreachableError):
+            raise
         application, damaged = _without_state(engine, args, error), error
     printer = LogPrinter(
         shell,
@@ -101,8 +104,9 @@ def run(args: argparse.Namespace, shell: Shell) -> None:
         shell.note(f"warning: {damaged.message}")
 
 
-def _without_state(engine: Engine, args: argparse.Namespace, error: DamagedError) -> Application:
-    """An application whose run is damaged: its logs may be there all the same."""
+def _without_state(engine: Engine, args: argparse.Namespace, error: TfappError) -> Application:
+    """An application whose run is damaged, or whose master does not answer: its logs may be there
+    all the same."""
     for application in engine.list():
         if application.name == args.name:
             return dataclasses.replace(application, run=args.run or application.run, live=False)

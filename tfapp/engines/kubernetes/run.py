@@ -194,6 +194,10 @@ class KubernetesRun(Run):
     def ended(self) -> bool:
         return self.recorded.ending is not None
 
+    @property
+    def said(self) -> ApplicationStatus:
+        return self.recorded.last_known
+
     def application(self) -> Application:
         id = self.recorded.record.application
         tags = self.found.tags()

@@ -11,7 +11,7 @@ from tfapp.contract.names import FINAL_STATES, KILLED
 from tfapp.contract.status import ApplicationStatus
 from tfapp.engines import refusals
 from tfapp.engines.base import Application
-from tfapp.engines.client import HANG_LIMIT, NO_ANSWER, Address, Run, happens
+from tfapp.engines.client import HANG_LIMIT, Address, Run, happens, no_answer
 from tfapp.engines.credentials import read_pem
 from tfapp.engines.machine.folders import RunFolder
 from tfapp.engines.machine.runs import Runs
@@ -57,6 +57,10 @@ class MachineRun(Run):
     def ended(self) -> bool:
         return self._ending is not None
 
+    @property
+    def said(self) -> ApplicationStatus | None:
+        return read_status(self.folder)
+
     def application(self) -> Application:
         ending, config = self._ending, self.config
         status = ending.status if ending else self._published or config.accepted
@@ -98,7 +102,8 @@ class MachineRun(Run):
         """See Run.recall. A master that hangs is replaced, unless it is the only one."""
         if not self.hang_limit:
             raise error
-        self._published, self._waits = read_status(self.folder), NO_ANSWER
+        self._published = self.said
+        self._waits = no_answer(self._published or self.accepted)
 
     def changes(self) -> Iterator[Application]:
         """See Run.changes. They end once all processes of the application have ended."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tfapp.compiler.store import CACHE, keeping_files, store_files
 from tfapp.engines import refusals
 from tfapp.engines.base import Application, Checkpoints, LogFile
-from tfapp.engines.client import NO_ANSWER
+from tfapp.engines.client import no_answer
 from tfapp.engines.definition import Definition
 from tfapp.engines.diagnosis import PROBLEM, Finding
 from tfapp.engines.known import BaseEngine
@@ -194,7 +194,7 @@ class YarnEngine(BaseEngine[YarnReport, YarnRun]):
                 ) from None
             if last is None or last.id != found.report.id:
                 raise
-            return dataclasses.replace(last, waits=NO_ANSWER)
+            return dataclasses.replace(last, waits=no_answer(last.status))
         return self._found
 
     def connect(self, name: str) -> Connection:
