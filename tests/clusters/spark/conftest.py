@@ -56,13 +56,6 @@ def load_program() -> ModuleType:
 program = load_program()
 
 
-def pytest_collection_modifyitems(items):
-    """pyspark leaves sockets to the garbage collector."""
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
-
-
 @pytest.fixture(scope="package")
 def cache() -> Path:
     """Where Spark is, unless it is this Python's own."""
@@ -158,6 +151,31 @@ def jvm(log: Path) -> Any:
     pytest.fail(f"the driver's JVM ended at its start:\n{log.read_text()[-4000:]}", pytrace=False)
 
 
+def close_sockets(patch: pytest.MonkeyPatch) -> None:
+    """pyspark and py4j leave sockets to the garbage collector. A filter of warnings cannot help: it
+    holds for a test, and threads of the driver live between two tests."""
+    from py4j.clientserver import ThreadLocalConnectionFinalizer
+    from pyspark import util
+    from pyspark.core import context
+
+    connect, remove = util.local_connect_and_auth, ThreadLocalConnectionFinalizer.__del__
+
+    def closed_with_its_file(*where: Any) -> tuple[Any, Any]:
+        file, socket = connect(*where)
+        socket.close()
+        return file, socket
+
+    def close(finalizer: Any) -> None:
+        connection = finalizer.connection()
+        remove(finalizer)
+        if connection is not None:
+            connection.close()
+
+    patch.setattr(util, "local_connect_and_auth", closed_with_its_file)
+    patch.setattr(context, "local_connect_and_auth", closed_with_its_file)
+    patch.setattr(ThreadLocalConnectionFinalizer, "__del__", close)
+
+
 @pytest.fixture(scope="package")
 def spark(cluster, tmp_path_factory) -> Iterator[Any]:
     """A session whose driver is this process: two executors with three slots each. A driver of
@@ -169,6 +187,7 @@ def spark(cluster, tmp_path_factory) -> Iterator[Any]:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    close_sockets(patch)
     SparkContext._ensure_initialized(gateway=jvm(tmp_path_factory.mktemp("driver") / "jvm.log"))
     session = (
         SparkSession.builder.appName("tests")
