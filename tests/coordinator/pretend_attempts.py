@@ -36,6 +36,12 @@ class Attempt:
         told = {"state": state, "diagnostics": diagnostics, "by": os.getpid()}
         write_atomically(self._folder / "end", json.dumps(told).encode())
 
+    def why_lost(self) -> str:
+        why = self._folder / "why"
+        if not why.exists():
+            raise UnavailableError("nobody knows")
+        return why.read_text()
+
     def end_master(self) -> None:
         (self._folder / "unreached").touch()
 

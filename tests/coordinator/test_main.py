@@ -213,6 +213,13 @@ def test_another_attempt_goes_on_from_the_record(recorded):
     assert "the application's master was lost and is back" in told
 
 
+def test_another_attempt_says_why_the_one_before_was_lost(recorded):
+    (recorded.folder / "why").write_text("it had too little memory")
+    recorded.begins(2, {"chief": "exit:0"}, generation=2)
+    told = [moment.text for moment in ended(recorded.engine).status.timeline]
+    assert "the application's master was lost and is back: it had too little memory" in told
+
+
 def test_another_attempt_without_a_record_is_charged_all_the_same(recorded):
     recorded.begins(2, {"chief": "exit:0"}, generation=2)
     status = ended(recorded.engine).status

@@ -203,7 +203,8 @@ class Loop:
             fresh = self._publisher.status(self._state)
             earlier = record.earlier(self._number, read, fresh, self._say)
             resumed = self._publisher.resume(earlier)
-            return events.Started(self._clock(), earlier, resumed, self._seed, lost=True)
+            why = record.why_lost(self._attempt, self._say)
+            return events.Started(self._clock(), earlier, resumed, self._seed, True, why)
         value = self._published()
         if value is None:
             return events.Started(self._clock(), seed=self._seed)

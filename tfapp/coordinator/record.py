@@ -35,6 +35,9 @@ class Attempt(Protocol):
     def end(self, state: str, diagnostics: str) -> None:
         """Lets the application end without another attempt."""
 
+    def why_lost(self) -> str:
+        """Why the last attempt was lost, where a user could prevent it: a clause; else ""."""
+
     def end_master(self) -> None:
         """Ends the master, which does not answer this coordinator any more."""
 
@@ -65,6 +68,17 @@ def earlier(
     say("the earlier master was lost before it left a record")
     before = number - 1
     return replace(fresh, generation=before, losses=before - 1)
+
+
+def why_lost(attempt: Attempt | None, say: Callable[[str], None]) -> str:
+    """See Attempt; "" if it cannot be learned at once."""
+    if attempt is None:
+        return ""
+    try:
+        return attempt.why_lost()
+    except UnavailableError as error:
+        say(f"why the earlier master was lost cannot be learned: {error.message}")
+        return ""
 
 
 def facts(status: ApplicationStatus) -> tuple[Any, ...]:

@@ -34,8 +34,8 @@ def record(state: State) -> ApplicationStatus:
     return ApplicationStatus.from_dict(json.loads(encode(status(state, SINCE, SINCE))))
 
 
-def go_on(state: State, job: Job):
-    return step(new_state(job), events.Started(LATER, record(state), 5.0, lost=True))
+def go_on(state: State, job: Job, why: str = ""):
+    return step(new_state(job), events.Started(LATER, record(state), 5.0, lost=True, why=why))
 
 
 def check(world: World, before: State, event: events.Event, wanted: tuple) -> None:
@@ -118,6 +118,18 @@ def test_masters_that_are_lost_one_after_another_spend_the_budget():
     )
     said = [moment.text for moment in state.timeline]
     assert said.count("the application's master was lost and is back") == 2
+
+
+def test_the_reason_of_a_loss_is_told_also_where_it_is_the_last():
+    state = new_state(job("worker=1", failure=make_failure_policy(max_losses=1)))
+    state, _ = step(state, events.Started(0.0))
+    for _ in range(2):
+        state, _ = go_on(state, state.job, "it is small")
+    said = [moment.text for moment in state.timeline]
+    assert said.count("the application's master was lost and is back: it is small") == 1
+    assert state.verdict.summary.startswith(
+        "Failed: the application's master was lost: it is small. It was not restarted again: "
+    )
 
 
 def test_what_was_about_to_join_is_not_waited_for():

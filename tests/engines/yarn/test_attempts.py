@@ -12,7 +12,7 @@ import pytest
 
 from tfapp.contract.encoding import encode
 from tfapp.engines.yarn import attempts
-from tfapp.engines.yarn.attempts import Attempt
+from tfapp.engines.yarn.attempts import MEMORY_USED, Attempt
 from tfapp.errors import UnavailableError
 
 APPLICATION = "application_1700000000000_0007"
@@ -39,6 +39,10 @@ if main == "org.eclipse.jetty.xml.XmlConfiguration":
         parent = f"java.io.FileNotFoundException: Parent directory doesn't exist: {{path.parent}}"
         sys.exit(f"Exception in thread \\"main\\" {{parent}}\\n\\tat a.stack(Frame.java:1)")
     path.write_bytes(create.findtext("Call[@name='writeBytes']/Arg").encode("latin-1"))
+    sys.exit(0)
+if main == "org.apache.hadoop.yarn.client.cli.ApplicationCLI":
+    assert rest == ["applicationattempt", "-status", "appattempt_1700000000000_0007_000001"]
+    print("Application Attempt Report : \\n" + pathlib.Path("diagnostics").read_text())
     sys.exit(0)
 assert main == "org.apache.hadoop.fs.FsShell"
 command, *given = [word for word in rest if not word.startswith("-D")]
@@ -117,6 +121,15 @@ def test_a_file_system_that_is_away(attempt, tmp_path, monkeypatch):
     (tmp_path / "bin" / "java").unlink()
     with pytest.raises(UnavailableError, match="No such file or directory"):
         attempt(2).read()
+
+
+@pytest.mark.parametrize(
+    ("code", "told"), [(-103, MEMORY_USED), (-104, MEMORY_USED), (-1040, ""), (137, "")]
+)
+def test_a_user_can_mend_what_memory_a_master_had(attempt, tmp_path, code, told):
+    said = f"AM Container for appattempt_1700000000000_0007_000001 exited with  exitCode: {code}\n"
+    (tmp_path / "diagnostics").write_text(f"\tDiagnostics : {said}Failing this attempt.")
+    assert attempt(2).why_lost() == told
 
 
 def test_the_end_is_told_word_for_word(attempt, tmp_path):

@@ -112,7 +112,7 @@ def test_without_a_word_of_the_coordinator_yarns_counts(state, final, diagnostic
         (-100, "Its master was lost with its node (exit code -100). "),
         (-101, "The disks of its master's node have failed (exit code -101). "),
         (-102, "Its master was preempted for another queue (exit code -102). "),
-        (-104, "Its master used more memory than it had asked for; "),
+        (-104, "Its master was killed: its container used more memory than it had asked for; "),
         (137, "Its master was killed by SIGKILL (exit code 137). "),
         (-1009, ""),
         (1370, ""),

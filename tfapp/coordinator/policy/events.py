@@ -18,13 +18,15 @@ from tfapp.frozen import frozen
 class Started:
     """The coordinator has begun its work. `earlier`: the last status of a run that goes on after a
     suspension or, if `lost`, after the loss of its master. `before`: seconds from the application's
-    start to this moment. `seed`: for what is left to chance, another one for each application."""
+    start to this moment. `seed`: for what is left to chance, another one for each application.
+    `why`: see record.Attempt.why_lost."""
 
     time: float
     earlier: ApplicationStatus | None = None
     before: float = 0.0
     seed: int = 0
     lost: bool = False
+    why: str = ""
 
 
 @frozen

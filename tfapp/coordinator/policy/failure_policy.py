@@ -213,13 +213,15 @@ def objection_to_loss(state: State) -> str | None:
     return next(_spent(name, budget, state.charges.losses), None)
 
 
-def charge_master(state: State, time: float) -> State:
-    """The state in which the loss of the master, seen at `time`, is charged and told."""
+def charge_master(state: State, time: float, why: str) -> State:
+    """The state in which the loss of the master, seen at `time`, is charged and told. `why`: a
+    clause, "" if there is none."""
     charges = state.charges
     recent = (*_recently(state, time), time)
     charges = replace(charges, losses=charges.losses + 1, recent=recent)
     state = replace(state, charges=charges)
-    return state.noted(time, "the application's master was lost and is back", FAILURE)
+    text = f"the application's master was lost and is back{why and f': {why}'}"
+    return state.noted(time, text, FAILURE)
 
 
 def back_off(state: State, time: float) -> float:

@@ -72,8 +72,9 @@ def _begin(state: State, event: events.Started) -> Step:
     if earlier is not None:
         objection = failure_policy.objection_to_loss(state)
         if objection is not None:
-            return ending.decide(state, event.time, verdicts.master_lost(state, objection)), ()
-        state = failure_policy.charge_master(state, event.time)
+            verdict = verdicts.master_lost(state, objection, event.why)
+            return ending.decide(state, event.time, verdict), ()
+        state = failure_policy.charge_master(state, event.time, event.why)
     if not state.instances:
         state = ending.decide(state, event.time, verdicts.nothing_to_run(state))
     return state, announced

@@ -86,9 +86,10 @@ def killed(state: State, message: str) -> Verdict:
     )
 
 
-def master_lost(state: State, objection: str) -> Verdict:
-    """The application's master was lost. `objection`: a sentence that says why that is its end."""
-    text = "the application's master was lost"
+def master_lost(state: State, objection: str, why: str = "") -> Verdict:
+    """The application's master was lost, because of `why`, if known. `objection`: a sentence that
+    says why that is its end."""
+    text = f"the application's master was lost{why and f': {why}'}"
     summary = f"Failed: {text}. {objection}".rstrip()
     return Verdict(FAILED, int(ExitCode.FAILED), summary, _nowhere(state, "lost", text))
 

@@ -31,6 +31,12 @@ _SETTINGS = {
     "ipc.client.connect.max.retries.on.timeouts": "2",
 }
 _VARIABLE = re.compile(r"\{\{(\w+)\}\}|\$\{(\w+)\}|\$(\w+)")
+# How YARN numbers the end of a container that used more memory, of both kinds, than it had.
+OF_MEMORY = re.compile(r"exitCode: -10[34]\b")
+MEMORY_USED = (
+    "its container used more memory than it had asked for; yarn.memory of slider-appmaster says "
+    "how much it gets"
+)
 _ABSENT = re.compile(
     r"\A(Exception in thread|Caused by).*FileNotFoundException|No such file or directory\Z"
 )
@@ -137,6 +143,14 @@ class Attempt:
         UnavailableError if that fails."""
         text = escape(_UNPRINTABLE.sub("?", diagnostics))
         self._make_calls(_END, state=state, text=text, folder=escape(self._folder))
+
+    def why_lost(self) -> str:
+        """See tfapp.coordinator.record.Attempt."""
+        id = self._environ.get("SKEIN_APPLICATION_ID", "").removeprefix("application_")
+        last = f"appattempt_{id}_{self.number - 1:06}"
+        client = "org.apache.hadoop.yarn.client.cli.ApplicationCLI"
+        told = self._java(client, "applicationattempt", "-status", last)
+        return MEMORY_USED if OF_MEMORY.search(told.decode(errors="replace")) else ""
 
     def end_master(self) -> None:
         """Kills the master that has started this process, if it lives. YARN notices that one hangs

@@ -8,6 +8,7 @@ import re
 from tfapp.contract.names import CANNOT_START_CODE, FAILED, KILLED
 from tfapp.contract.status import ApplicationStatus, conclude, parse_diagnostics
 from tfapp.contract.status import Verdict as _Verdict
+from tfapp.engines.yarn.attempts import MEMORY_USED, OF_MEMORY
 from tfapp.engines.yarn.cluster import FORGOTTEN, YarnReport, first_line
 from tfapp.errors import ExitCode
 
@@ -24,8 +25,7 @@ _CODES = {
     r"exitCode: -100\b": "Its master was lost with its node (exit code -100). ",
     r"exitCode: -101\b": "The disks of its master's node have failed (exit code -101). ",
     r"exitCode: -102\b": "Its master was preempted for another queue (exit code -102). ",
-    r"exitCode: -10[34]\b": "Its master used more memory than it had asked for; yarn.memory of "
-    "slider-appmaster says how much it gets. ",
+    OF_MEMORY.pattern: f"Its master was killed: {MEMORY_USED}. ",
     r"exitCode: 137\b": "Its master was killed by SIGKILL (exit code 137). ",
 }
 _MASTERS = re.compile(r"\bfailed (\d+) times due to\b")
