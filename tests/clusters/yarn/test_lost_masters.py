@@ -21,6 +21,7 @@ from tests.clusters.yarn.conftest import OnCluster, describe, program, recorded
 from tests.clusters.yarn.test_faults import JAVA, LOST_AND_BACK, of_yarn, said_attempts
 from tests.end_to_end.command_line import known_of, read_until
 from tests.end_to_end.trainings import COORDINATOR, LIMIT, RUNNER, Application, wait_until
+from tfapp.engines.yarn.attempts import MEMORY_USED
 
 pytestmark = [pytest.mark.weekly, pytest.mark.usefixtures("nothing_left")]
 
@@ -349,6 +350,41 @@ def test_lost_before_it_is_asked_to_flex(app):
     states = lambda: [i["state"] for i in app.status()["instances"]]  # noqa: E731
     wait_until(lambda: states() == ["RUNNING"] * 2, app.told)
     assert app.status()["losses"] == 1
+    app.tfapp.ok("stop", app.name)
+
+
+# Stands for the coordinator's Python: beside the first one, in the container of the master, another
+# process takes memory once a file is there.
+TAKES_MEMORY = """\
+#!/bin/sh
+case "$CONTAINER_ID $*" in
+*_01_000001*" coordinator") "{python}" -c '
+import os, time
+while not os.path.exists("{file}"):
+    time.sleep(0.1)
+held = b"x" * (1 << 30)
+time.sleep(600)
+' &
+esac
+exec "{python}" "$@"
+"""
+
+
+def test_the_memory_of_its_container_is_used_up(app, tmp_path):
+    """On the node that ends containers for that. The next one says which key to raise."""
+    python, full = tmp_path / "python", tmp_path / "full"
+    python.write_text(TAKES_MEMORY.format(python=sys.executable, file=full))
+    python.chmod(0o755)
+    of_master = ("--rescompopt", "slider-appmaster")
+    flags = (*of_master, "yarn.label.expression", "special", *of_master, "yarn.memory", 512)
+    app.runs(1, *LABEL, *flags, "--option", "site.global.python.executable", python)
+    assert app.recorded()["generation"] == 1
+    full.touch()
+    status = app.forms(2)
+    assert (status["restarts"], status["losses"]) == (0, 1)
+    assert f"{LOST_AND_BACK}: {MEMORY_USED}" in [m["text"] for m in status["timeline"]]
+    first = min(said_attempts(app.cluster, app), key=lambda attempt: attempt["id"])
+    assert "exitCode: -104" in first["diagnosticsInfo"]
     app.tfapp.ok("stop", app.name)
 
 
