@@ -122,7 +122,8 @@ FLEXED_PREFIX = "tfapp.flexed."  # + a request's id: class FlexReply
 PROFILED_PREFIX = "tfapp.profiled."  # + instance, owned: class InstanceProfile
 OFFER_PREFIX = "tfapp.offer."  # + instance, owned: class SessionOffer
 KEY_STATUS = "tfapp.status"  # class ApplicationStatus, published by the coordinator
-KEY_LOST = "tfapp.lost"  # empty: this master follows one that was lost, whose status is KEY_STATUS
+# Why the master before this one was lost, or nothing; that one's status is KEY_STATUS.
+KEY_LOST = "tfapp.lost"
 
 KEY_SAVED = "tfapp.saved"  # empty, by the coordinator: the application may be suspended now
 

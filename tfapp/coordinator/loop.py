@@ -203,7 +203,8 @@ class Loop:
             fresh = self._publisher.status(self._state)
             earlier = record.earlier(self._number, read, fresh, self._say)
             resumed = self._publisher.resume(earlier)
-            why = record.why_lost(self._attempt, self._say)
+            told = self._connection.get(KEY_LOST) or b""
+            why = record.why_lost(self._attempt, self._say) if self._attempt else told.decode()
             return events.Started(self._clock(), earlier, resumed, self._seed, True, why)
         value = self._published()
         if value is None:
@@ -374,7 +375,7 @@ def _written(key: str, value: bytes, time: float) -> Iterator[Event]:
         yield events.Fed(time, FeedStatus.from_dict(json.loads(value)))
         return
     if key == KEY_BACK:
-        yield events.MasterBack(time)
+        yield events.MasterBack(time, json.loads(value)[1])
         return
     for prefix, make in _READERS.items():
         if key.startswith(prefix):

@@ -70,10 +70,8 @@ def earlier(
     return replace(fresh, generation=before, losses=before - 1)
 
 
-def why_lost(attempt: Attempt | None, say: Callable[[str], None]) -> str:
+def why_lost(attempt: Attempt, say: Callable[[str], None]) -> str:
     """See Attempt; "" if it cannot be learned at once."""
-    if attempt is None:
-        return ""
     try:
         return attempt.why_lost()
     except UnavailableError as error:

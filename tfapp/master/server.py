@@ -88,7 +88,8 @@ class ServedApplication:
     `earlier`: the last status of the master before it; the coordinator finds it in the store.
     `lost`: whether that one was lost, else there was a suspension. `another`: whether another
     master follows if this one is lost within AGAIN seconds. `coordinators`: how many this one
-    starts, one after another within these, when they are killed; as many masters follow later."""
+    starts, one after another within these, when they are killed; as many masters follow later.
+    `why`: why the master before it was lost, where a user could prevent it; else ""."""
 
     id: str  # application_<milliseconds>_<run, 4 digits>
     user: str
@@ -99,6 +100,7 @@ class ServedApplication:
     lost: bool = False
     another: bool = False
     coordinators: int = 1
+    why: str = ""
 
 
 @frozen
@@ -183,7 +185,7 @@ class Master:
         if application.earlier is not None:
             self._store.apply(StorePut(KEY_STATUS, encode(application.earlier)))
         if application.lost:
-            self._store.apply(StorePut(KEY_LOST, b""))
+            self._store.apply(StorePut(KEY_LOST, application.why.encode()))
         self._commit()
 
     def _restore(self, kept: Kept) -> None:
@@ -193,7 +195,7 @@ class Master:
         self._driver = kept.driver
         self._numbers = itertools.count(max(*numbers, kept.driver[1], 1) + 1)
         self._store.apply(Delete(KeyRange(KEY_LEAVES, KEY_LEAVES + "\0")))  # this one does not
-        self._store.apply(StorePut(KEY_BACK, encode(self._clock())))
+        self._store.apply(StorePut(KEY_BACK, encode((self._clock(), self._application.why))))
         if kept.end is not None:
             driver = kept.end["driver"]
             self._ended.set_result(_End(**{**kept.end, "driver": driver and Ended(**driver)}))

@@ -156,9 +156,10 @@ class Fed:
 
 @frozen
 class MasterBack:
-    """The master was lost, and another one goes on with the same containers."""
+    """The master was lost, and another one goes on with the same containers. `why`: see Started."""
 
     time: float
+    why: str = ""
 
 
 @frozen

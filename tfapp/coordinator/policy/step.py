@@ -111,7 +111,7 @@ def _master_back(state: State, event: events.MasterBack) -> Step:
     """Notes it; nothing was lost. This master does not leave."""
     state = replace(state, leaves=False, suspends=False)
     text = "the application's master was lost and is back; the programs went on"
-    return state.noted(event.time, text, FAILURE), ()
+    return state.noted(event.time, f"{text}{event.why and f': {event.why}'}", FAILURE), ()
 
 
 def _session_requested(state: State, event: events.SessionRequested) -> Step:

@@ -69,19 +69,12 @@ def death(job: Mapping[str, Any] | None, pod: Mapping[str, Any] | None) -> Death
         return Death(ended.message, ended.reason or "lost")
     lines = endings.last_lines(pod)
     if ended.reason == "memory":
-        return Death(_of_memory(pod), "memory", lines)
+        return Death(endings.master_memory(pod), "memory", lines)
     if ended.reason == "start":
         return Death(f"it could not start: {ended.message}", "start", lines, ended.message)
     if ended.code > 128:
         return Death(f"it was killed by {signal_name(ended.code - 128)}", "signal", lines)
     return Death(f"it ended with exit code {ended.code} and gave no verdict", "exit", lines)
-
-
-def _of_memory(pod: Mapping[str, Any]) -> str:
-    containers = pod.get("spec", {}).get("containers", [{}])
-    limit = containers[0].get("resources", {}).get("limits", {}).get("memory", "")
-    words = f"it was killed because it needed more memory than its limit {limit}".rstrip()
-    return f"{words}: yarn.memory of slider-appmaster"
 
 
 def ending(

@@ -29,6 +29,7 @@ from tfapp.contract.names import (
     ENV_WITNESS,
     FAILED,
     JOB_FILE,
+    KEY_BACK,
     KEY_KEPT,
     KEY_LEAVES,
     KEY_LOST,
@@ -878,8 +879,16 @@ def test_a_master_that_is_lost_with_its_pod(server, pod, how):
         assert pod.process.wait(60) == 1
     else:
         pod.signal(how)
+    why = ""
+    if how == signal.SIGKILL:
+        out = {"name": "tfapp", "state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}
+        server.change(pod.where.pod, "Failed", containerStatuses=[out])
+        why = "it was killed because it needed more memory than its limit: "
+        why += "yarn.memory of slider-appmaster"
     with ends(pod.next()) as second:
         until(lambda: pod.now().state.pod == "second" and pod.now().state.address)
+        with second.connect() as connection:
+            assert json.loads(connection.get(KEY_BACK))[1] == why
         state = pod.now().state
         assert (state.attempt, state.address == first) == (2, False)
         told = witness(server)

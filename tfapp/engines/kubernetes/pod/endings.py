@@ -84,6 +84,14 @@ def of_main(pod: Pod, began: bool = True) -> Ended:
     return _exit(main, began)
 
 
+def master_memory(pod: Pod) -> str:
+    """Why the master in a pod was killed for its memory, and the key to change."""
+    containers = pod.get("spec", {}).get("containers", [{}])
+    limit = containers[0].get("resources", {}).get("limits", {}).get("memory", "")
+    words = f"it was killed because it needed more memory than its limit {limit}".rstrip()
+    return f"{words}: yarn.memory of slider-appmaster"
+
+
 def is_told(pod: Pod) -> bool:
     """Whether its node has told that its main container has ended, or will never begin."""
     return _main_end(pod) is not None or pod.get("status", {}).get("phase") in OVER

@@ -11,6 +11,7 @@ TFAPP_POD_IP, its pod. It reads the application's Secret in /tfapp/app, the run'
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 import json
@@ -97,12 +98,13 @@ class Begun(Coded):
 
 @frozen
 class Before:
-    """What there was before this master. `earlier`, `lost`: see ServedApplication. `kept`: of the
-    one with whose pods it goes on."""
+    """What there was before this master. `earlier`, `lost`, `why`: see ServedApplication. `kept`:
+    of the one with whose pods it goes on."""
 
     earlier: ApplicationStatus | None = None
     lost: bool = False
     kept: Kept | None = None
+    why: str = ""
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -245,6 +247,7 @@ class PodMaster:
                     outside, attempt = claimed, claimed.epoch
         if known.state is not None and known.ending is None:
             lost = since == known.state.since != ""
+            why = await in_thread(_why_lost, api, known.state.pod)
             left = self._left(known, journal) if lost and journal is not None else None
             if left is not None and outside is not None:
                 await in_thread(record.begins, attempt, since, True)
@@ -252,7 +255,7 @@ class PodMaster:
                 another = endings.failures_left(job) > 0
                 begun = dataclasses.replace(begun, state=record.state, another=another)
                 log.info("a master was lost with its pod; this one goes on with the same programs")
-                await self._serve(begun, Before(kept=kept), terminated, outside, True)
+                await self._serve(begun, Before(None, False, kept, why), terminated, outside, True)
                 return
             told = False
             if outside is not None:
@@ -268,7 +271,7 @@ class PodMaster:
             if not lost:
                 earlier = dataclasses.replace(known.last_known, state=ACCEPTED)
                 resize(self._shipped.spec, earlier)
-            before = Before(earlier, lost)
+            before = Before(earlier, lost, why=why)
         if (
             known.ending is not None
             or known.stop is not None
@@ -351,6 +354,7 @@ class PodMaster:
                 before.lost,
                 another=begun.another,
                 coordinators=shipped.attempts,
+                why=before.why,
             )
             memory = None
             if shipped.keeps:
@@ -386,6 +390,16 @@ class PodMaster:
                     task.cancel()
             if over and outside is not None:
                 await in_thread(outside.forget)
+
+
+def _why_lost(api: Api, pod: str) -> str:
+    """Why the master in `pod` was lost, where a user could prevent it; else ""."""
+    with contextlib.suppress(TfappError):
+        found = api.get("Pod", pod)
+        ended = None if found is None else endings.ended(found)
+        if found is not None and ended is not None and ended.reason == "memory":
+            return endings.master_memory(found)
+    return ""
 
 
 def _job(api: Api, place: PodFolders) -> dict[str, Any]:
