@@ -375,9 +375,8 @@ def test_the_memory_of_its_container_is_used_up(app, tmp_path):
     python, full = tmp_path / "python", tmp_path / "full"
     python.write_text(TAKES_MEMORY.format(python=sys.executable, file=full))
     python.chmod(0o755)
-    of_master = ("--rescompopt", "slider-appmaster")
-    flags = (*of_master, "yarn.label.expression", "special", *of_master, "yarn.memory", 512)
-    app.runs(1, *LABEL, *flags, "--option", "site.global.python.executable", python)
+    flags = ("--queue", "labelled", "--rescompopt", "slider-appmaster", "yarn.memory", 512)
+    app.runs(1, *flags, "--option", "site.global.python.executable", python)
     assert app.recorded()["generation"] == 1
     full.touch()
     status = app.forms(2)
