@@ -27,7 +27,7 @@ from tfapp.disk import make_private, write_json
 from tfapp.engines.credentials import new_credentials
 from tfapp.engines.local.engine import LocalEngine
 from tfapp.engines.machine.folders import RunFolder
-from tfapp.engines.machine.state import MasterState, read_config
+from tfapp.engines.machine.state import MasterState, RunConfig, read_config
 from tfapp.engines.spark.driver import _address
 from tfapp.engines.spark.engine import SparkEngine
 from tfapp.engines.yarn.engine import YarnEngine
@@ -325,6 +325,7 @@ def test_an_interpreter_that_says_anything(tmp_path, how):
 
 # ---- what a master leaves for the driver of Spark ------------------------------------------------
 OF_DRIVERS = [*ALONE, *OF_ANY[2:]]
+CONFIG = RunConfig("app", "application_1_1", 1, "", "me", {}, "", (), 0, status("ACCEPTED"))
 
 
 @pytest.mark.parametrize("how", OF_DRIVERS)
@@ -332,6 +333,7 @@ OF_DRIVERS = [*ALONE, *OF_ANY[2:]]
 def test_of_a_master_that_a_driver_looks_for(tmp_path, file, how):
     run = RunFolder(tmp_path / "runs" / "1")
     make_private(run.security)
+    write_json(run.config, CONFIG)
     for path, content in zip((run.certificate, run.key), new_credentials(time.time())):
         path.write_bytes(content)
     (run.path / "control").write_text("127.0.0.1:1")
