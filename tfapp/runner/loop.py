@@ -75,6 +75,7 @@ class Runner:
         self._mode = mode
         self._script = container.component.script
         self._happened: queue.SimpleQueue[Any] = preparation.events
+        self._later: collections.deque[Any] = collections.deque()  # what has happened before those
         self._say = say
         self._leave = leave
         self._clock = clock
@@ -165,17 +166,16 @@ class Runner:
             self._witness.find()
         if self._waits != threading.get_ident():
             return
-        later = []
         with contextlib.suppress(queue.Empty):
             while True:
-                item = self._happened.get_nowait()
-                ends = self._state.terminated and isinstance(item, events.Ended)
-                if ends or isinstance(item, events.Terminated):
-                    self._decide(self._translate(item))
-                else:
-                    later.append(item)
-        for item in later:
-            self._happened.put(item)
+                self._later.append(self._happened.get_nowait())
+        happened, self._later = self._later, collections.deque()
+        for item in happened:
+            ends = self._state.terminated and isinstance(item, events.Ended)
+            if ends or isinstance(item, events.Terminated):
+                self._decide(self._translate(item))
+            else:
+                self._later.append(item)
         if self._state.terminated and self._clock() >= self._state.saved_by:
             self._decide((events.Tick(),))  # until then, the next one may ask all to save
         if self._state.phase == policy.DONE:
@@ -223,6 +223,8 @@ class Runner:
 
     # ---- what happens ------------------------------------------------------------------------
     def _wait(self) -> Any:
+        if self._later:
+            return self._later.popleft()
         due = [moment for moment in (self._state.deadline, self._next_status) if moment is not None]
         while True:
             left = max(min(due) - self._clock(), 0) if due else math.inf
