@@ -40,17 +40,21 @@ def check_usage(tfapp: CommandLine, name: str, memory: int) -> None:
 
 
 def check_profile(tfapp: CommandLine, name: str) -> None:
-    """A trace of each instance, in which it computes, is where TensorBoard looks for it."""
+    """A trace of each instance, in which it computes, is where TensorBoard looks for it. One that
+    saves at that time does not compute: then all are traced again."""
+    wait(lambda: _computes(tfapp, name), f"trace of {name} in which all compute", LIMIT)
+
+
+def _computes(tfapp: CommandLine, name: str) -> bool:
     instances = [i["instance"] for i in tfapp.status(name)["status"]["instances"]]
     found = json.loads(tfapp.asks("profile", name, "--seconds", 2, "--format", "json"))
     assert found["missing"] == [], found
     reasons = {one["instance"]: one["why"] for one in found["instances"]}
     assert reasons == dict.fromkeys(instances), reasons
-    tfapp.ok("fetch", name, f"plugins/profile/{found['run']}", "traces")
-    traces = {file.name: file.read_bytes() for file in tfapp.work.glob("traces/*/*")}
+    tfapp.ok("fetch", name, f"plugins/profile/{found['run']}", "traces", "--force")
+    traces = {file.name: file.read_bytes() for file in tfapp.work.glob(f"traces/{found['run']}/*")}
     assert set(traces) == {f"{each.replace('/', '_')}.xplane.pb" for each in instances}
-    for trace in traces.values():
-        assert any(words in trace for words in COMPUTES)
+    return all(any(words in trace for words in COMPUTES) for trace in traces.values())
 
 
 def check_report(tfapp: CommandLine, name: str) -> None:
